@@ -1,0 +1,59 @@
+# Everything runs in .venv, which is made on first use: nothing but Python >= 3.11 and make is needed.
+#   make demo   measure a small model, print the table, write demo.png
+#   make test   the test suite without the slow simulations
+# Use another interpreter with `make test PYTHON=python3.12`, other workers with `JOBS=4`, other tests with `ARGS="-k losses"`.
+
+PYTHON ?= python3
+VENV   ?= .venv
+JOBS   ?= 2
+ARGS   ?=
+
+BIN    := $(VENV)/bin
+# One thread per worker: two workers with two threads each are slower than two with one.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+
+.PHONY: help demo test slow test-all lint types docs-examples bench clean
+
+help:
+	@echo "make demo | test | slow | test-all | lint | types | docs-examples | bench | clean"
+
+demo: $(VENV)/.demo
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.test
+	$(PYTEST) -m "not slow" $(ARGS)
+
+slow: $(VENV)/.test
+	$(PYTEST) -m slow $(ARGS)
+
+test-all: $(VENV)/.test
+	$(PYTEST) $(ARGS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+docs-examples: $(VENV)/.docs
+	$(BIN)/python -m pytest tests/test_readme.py $(ARGS)
+
+bench: $(VENV)/.bench
+	$(BIN)/asv machine --yes
+	$(BIN)/asv run --python=same --quick --show-stderr $(ARGS)
+	$(BIN)/python benchmarks/engine.py
+
+clean:
+	rm -rf $(VENV) .asv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist demo.png
+
+# One stamp per extra: pip runs again only when pyproject.toml has changed.
+$(VENV)/.%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	@touch $@
+
+.PRECIOUS: $(VENV)/.%
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "reliance needs Python 3.11 or newer; say which with PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,260 @@
+"""Namespace, device, dtypes and explicit transfer.
+
+The only file that knows which backend it is running on: everything else is written against the Python array API.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator
+from types import MethodType
+from typing import Any, TypeAlias
+
+import array_api_compat as compat
+import numpy as np
+
+Array: TypeAlias = Any
+Namespace: TypeAlias = Any
+Device: TypeAlias = Any
+DType: TypeAlias = Any
+
+
+def namespace(*arrays: Array) -> Namespace:
+    """The one array API namespace of the arrays (``None`` is passed over)."""
+    return compat.array_namespace(*[a for a in arrays if a is not None])
+
+
+def is_array(x: object) -> bool:
+    """Whether ``x`` is an array of a supported namespace."""
+    return bool(compat.is_array_api_obj(x))
+
+
+def device(x: Array) -> Device:
+    return compat.device(x)
+
+
+def backend(xp: Namespace) -> str:
+    """``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, or the name of another array API namespace."""
+    for name, test in (
+        ("numpy", compat.is_numpy_namespace),
+        ("torch", compat.is_torch_namespace),
+        ("jax", compat.is_jax_namespace),
+        ("cupy", compat.is_cupy_namespace),
+    ):
+        if test(xp):
+            return name
+    return str(xp.__name__)
+
+
+def describe(x: Array) -> str:
+    """How error messages name an array's kind: ``"torch array on cuda:0"``."""
+    return f"{backend(namespace(x))} array on {device(x)}"
+
+
+def is_mutable(xp: Namespace) -> bool:
+    """Whether arrays can be written in place."""
+    return not compat.is_jax_namespace(xp)
+
+
+def is_accelerator(xp: Namespace, dev: Device) -> bool:
+    """Whether the device has its own memory and likes large blocks."""
+    if compat.is_cupy_namespace(xp):
+        return True
+    if compat.is_torch_namespace(xp):
+        return bool(dev.type not in ("cpu", "meta"))
+    if compat.is_jax_namespace(xp):
+        return getattr(dev, "platform", "cpu") != "cpu"
+    return False
+
+
+def real_dtypes(xp: Namespace, dev: Device) -> dict[str, DType]:
+    """The real floating dtypes that the device has."""
+    if compat.is_torch_namespace(xp):
+        # MPS is the one torch device without float64, and torch's own inspection does not say so.
+        found = {"float32": xp.float32, "float64": xp.float64}
+        return found if dev.type != "mps" else {"float32": xp.float32}
+    if compat.is_jax_namespace(xp):
+        import jax
+
+        found = {"float32": xp.float32, "float64": xp.float64}
+        return found if jax.config.jax_enable_x64 else {"float32": xp.float32}
+    info = xp.__array_namespace_info__()
+    found = info.dtypes(device=dev, kind="real floating")
+    return {name: found[name] for name in ("float32", "float64") if name in found}
+
+
+def sum_dtype(xp: Namespace, dev: Device) -> DType:
+    """The widest real dtype of the device: what sums are kept in."""
+    found = real_dtypes(xp, dev)
+    return found.get("float64", found["float32"])
+
+
+def has_float64(xp: Namespace, dev: Device) -> bool:
+    return "float64" in real_dtypes(xp, dev)
+
+
+def index_dtype(xp: Namespace) -> DType:
+    """int64, or int32 where JAX runs without 64-bit types."""
+    if compat.is_jax_namespace(xp):
+        import jax
+
+        return xp.int64 if jax.config.jax_enable_x64 else xp.int32
+    return xp.int64
+
+
+def is_floating(xp: Namespace, dtype: DType) -> bool:
+    """Real floating, including torch's and JAX's half types that the standard does not name."""
+    if compat.is_torch_namespace(xp):
+        return bool(dtype.is_floating_point)
+    return bool(xp.isdtype(dtype, "real floating"))
+
+
+def itemsize(x: Array) -> int:
+    """Bytes of one element."""
+    size = getattr(x.dtype, "itemsize", None)
+    if size is not None:
+        return int(size)
+    # array-api-strict's dtypes do not say; their names do ("array_api_strict.float32").
+    digits = "".join(c for c in str(x.dtype).rsplit(".", 1)[-1] if c.isdigit())
+    return max(int(digits) // 8, 1) if digits else 1
+
+
+def from_host(values: np.ndarray[Any, Any], xp: Namespace, dev: Device, dtype: DType | None = None) -> Array:
+    """Upload a NumPy array, explicitly, to a device of a namespace."""
+    if compat.is_numpy_namespace(xp):
+        return np.asarray(values, dtype=dtype)
+    if compat.is_jax_namespace(xp):
+        import jax
+
+        host = np.asarray(values, dtype=None if dtype is None else np.dtype(dtype))
+        return jax.device_put(host, dev)
+    if compat.is_torch_namespace(xp):
+        import torch
+
+        host = np.ascontiguousarray(values)
+        if not host.flags.writeable:  # torch warns about read-only memory
+            host = host.copy()
+        return torch.from_numpy(host).to(device=dev, dtype=dtype)
+    if compat.is_cupy_namespace(xp):
+        with dev:
+            return xp.asarray(values, dtype=dtype)
+    return xp.asarray(values, dtype=dtype, device=dev)
+
+
+def to_host(x: Array) -> np.ndarray[Any, Any]:
+    """Download an array, explicitly, to NumPy."""
+    if isinstance(x, np.ndarray | np.generic):
+        return np.asarray(x)
+    if compat.is_torch_array(x):
+        x = x.detach().cpu()
+        return np.asarray((x.float() if x.dtype.itemsize < 4 and x.dtype.is_floating_point else x).numpy())
+    if compat.is_cupy_array(x):
+        return np.asarray(x.get())
+    if compat.is_jax_array(x):
+        return np.asarray(x)
+    xp = namespace(x)
+    return np.asarray(compat.to_device(x, xp.__array_namespace_info__().default_device()))
+
+
+@contextlib.contextmanager
+def inference_only(xp: Namespace) -> Iterator[None]:
+    """No gradient is recorded inside: also plain callables on torch tensors run under ``no_grad``."""
+    if compat.is_torch_namespace(xp):
+        import torch
+
+        with torch.no_grad():
+            yield
+    else:
+        yield
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the error is a backend's way of saying that memory ran out."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and any(
+        sign in text for sign in ("out of memory", "can't allocate memory", "RESOURCE_EXHAUSTED")
+    )
+
+
+def map_draws(function: Callable[[Array], Array], predictions: Array) -> Array:
+    """Apply ``function`` to each draw ``predictions[:, k]`` and stack the answers along the last axis."""
+    xp = namespace(predictions)
+    if compat.is_jax_namespace(xp):
+        import jax
+
+        return jax.vmap(function, in_axes=1, out_axes=-1)(predictions)
+    return xp.stack([function(predictions[:, k, ...]) for k in range(predictions.shape[1])], axis=-1)
+
+
+def rematerialised_sum(function: Callable[[Array], Array], starts: np.ndarray[Any, Any], like: Array) -> Array:
+    """The sum of ``function(start)`` over blocks, whose intermediates are computed again for gradients, not kept.
+
+    ``starts`` are indices on the host; the function gets each as an integer, or as a traced scalar on JAX.
+    """
+    xp = namespace(like)
+    if compat.is_jax_namespace(xp):
+        import jax
+
+        body = jax.checkpoint(function)
+        first = jax.eval_shape(body, starts[0])
+        zero = jax.tree.map(lambda leaf: xp.zeros(leaf.shape, dtype=leaf.dtype), first)
+        total, _ = jax.lax.scan(lambda carry, start: (carry + body(start), None), zero, starts)
+        return total
+    parts: list[Array] = []
+    for start in starts.tolist():
+        if compat.is_torch_namespace(xp):
+            from torch.utils.checkpoint import checkpoint
+
+            parts.append(checkpoint(function, start, use_reentrant=False))
+        else:
+            parts.append(function(start))
+    return sum(parts[1:], start=parts[0])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tracing (JAX)
+
+_compiled: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+def traced(model: Callable[[Array], Array], key: Any, build: Callable[..., Callable[..., Any]]) -> Callable[..., Any]:
+    """``jax.jit(build(model))``, compiled once per ``model`` and ``key`` and kept for as long as the model lives.
+
+    The compiled function holds the model only weakly, so the cache never keeps a model alive.
+    """
+    import jax
+
+    # A bound method is a new object each time it is looked up: its object is what lives.
+    owner, method = getattr(model, "__self__", model), getattr(model, "__func__", None)
+    key = (key, method)
+    try:
+        cache = _compiled.setdefault(owner, {})
+        alive: Callable[[], Any] = weakref.ref(owner)
+    except TypeError:  # not weakly referable or not hashable: compiled anew for each call
+        cache, alive = {}, lambda: owner
+    if key not in cache:
+        cache[key] = jax.jit(lambda *data: build(alive() if method is None else MethodType(method, alive()))(*data))
+    function: Callable[..., Any] = cache[key]
+    return function
+
+
+def fetch(arrays: list[Array]) -> list[np.ndarray[Any, Any]]:
+    """Download arrays of any shapes with one synchronisation."""
+    if not arrays:
+        return []
+    xp = namespace(arrays[0])
+    if compat.is_numpy_namespace(xp):
+        return arrays
+    if compat.is_jax_namespace(xp):
+        import jax
+
+        return [np.asarray(a) for a in jax.device_get(arrays)]
+    if len(arrays) == 1:
+        return [to_host(arrays[0])]
+    host = to_host(xp.concat([xp.reshape(a, (-1,)) for a in arrays]))
+    sizes = np.cumsum([int(np.prod(a.shape)) for a in arrays])
+    parts = np.split(host, sizes[:-1])
+    return [part.reshape(a.shape) for part, a in zip(parts, arrays, strict=True)]

@@ -1,0 +1,328 @@
+"""The one loop: budget -> tile shape; fill a block, call the model, sum the tile."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reliance import _array, kernels
+from reliance import losses as _losses
+from reliance import plans as _plans
+from reliance._array import Array
+from reliance.executors import Base, Caller, Context, InPlace, Opened, Traced
+from reliance.features import Feature
+from reliance.inputs import Problem
+from reliance.kernels import Part, Predict
+from reliance.losses import Metric
+from reliance.models import name_of
+from reliance.plans import Plan, Tile
+from reliance.reductions import Accumulator, Moments
+
+# Rows of a block. On a CPU a block and the model's activations should stay in the cache; an accelerator wants work.
+_CPU_ROWS = 4096
+_CPU_BLOCK_BYTES = 2**25
+_ACCELERATOR_ROWS = 2**17
+# Temporaries of a block's losses: losses, changes, weighted changes, squares, repeated targets, donor indices.
+_CELL_BYTES = 6 * 8
+# Sums that wait on the device before they are fetched.
+_MOST_PENDING = 4096
+
+
+@dataclass(frozen=True)
+class Run:
+    """What an evaluation gives: moments per feature and loss, and how it was done."""
+
+    moments: dict[str, tuple[Moments, ...]]
+    block: tuple[int, int]
+
+
+@contextmanager
+def session(problem: Problem) -> Iterator[None]:
+    """The context in which the model is called: its own (evaluation mode, say), and no gradients."""
+    with ExitStack() as stack:
+        stack.enter_context(problem.model.session())
+        stack.enter_context(_array.inference_only(problem.xp))
+        yield
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Shape
+
+
+def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:
+    """How many rows a block has: a function of sizes, backend and device, never of a clock."""
+    if isinstance(problem.block, int):
+        return problem.block
+    row_bytes = problem.store.row_bytes
+    per_row = row_bytes + 2 * output_bytes + _CELL_BYTES * len(problem.losses)
+    affordable = (problem.memory - fixed) // per_row
+    if affordable < 1:
+        raise ValueError(
+            f"memory={problem.memory} bytes is too small for one row: at least {fixed + per_row} are needed for "
+            f"{problem.n} rows of {row_bytes} bytes; pass a larger memory="
+        )
+    if _array.is_accelerator(problem.xp, problem.device):
+        rows = _ACCELERATOR_ROWS
+    else:
+        rows = max(problem.model.block_rows or _CPU_ROWS, 1)
+        rows = min(rows, max(_CPU_BLOCK_BYTES // row_bytes, 64))
+    return min(rows, affordable)
+
+
+def tile_shape(problem: Problem, plan: Plan, rows: int) -> tuple[int, int]:
+    """Rows and columns of a block of at most that many rows, as even as can be."""
+    if isinstance(problem.block, tuple):
+        b, d = problem.block
+        return min(b, plan.n), min(d, plan.columns)
+    if plan.rectangular:
+        b = min(plan.n, max(math.isqrt(rows), 1))
+        return _even(plan.n, b), _even(plan.n, max(rows // b, 1))
+    if plan.n > rows:
+        return _even(plan.n, rows), 1
+    longest = min(plan.columns, plan.n - 1)  # a tile does not cross from one ordering into the next
+    return plan.n, _even(longest, max(rows // plan.n, 1))
+
+
+def _even(total: int, size: int) -> int:
+    """The size, at most ``size``, that cuts ``total`` into equally many pieces of nearly equal length."""
+    return math.ceil(total / math.ceil(total / min(size, total)))
+
+
+def _fixed_bytes(problem: Problem, plan: Plan, features: int, output_bytes: int) -> int:
+    """Bytes held throughout a pass over some features: accumulators, base losses, and what waits in a whole-rows tile."""
+    losses = len(problem.losses)
+    held = features * losses * Accumulator.nbytes(plan) + plan.n * (output_bytes + 24 * losses)
+    if not plan.rectangular:
+        metrics = sum(isinstance(function, Metric) for function in problem.losses)
+        kept = 8 * (losses - metrics) + output_bytes * metrics
+        held += plan.n * (features * kept + 2 * 8 * (losses + 1))
+    return held
+
+
+def batches(problem: Problem, plan: Plan, output_bytes: int) -> Iterator[tuple[Feature, ...]]:
+    """As many features at a time as half of the memory holds the sums of: they share filled blocks."""
+    one = _fixed_bytes(problem, plan, 1, output_bytes)
+    each = _fixed_bytes(problem, plan, 2, output_bytes) - one
+    size = max(1, 1 + (problem.memory // 2 - one) // each)
+    for start in range(0, len(problem.features), size):
+        yield problem.features[start : start + size]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The base pass
+
+
+def base_pass(problem: Problem, call: Caller) -> Base:
+    """The model on the rows as they are: base losses, and every check that needs a prediction."""
+    predictions, sound, untouched = _base_predictions(problem, call)
+    targets = tuple(predictions if t is None else t for t in problem.targets)
+    host_sound, host_untouched = (bool(flag) for flag in _array.fetch([sound, untouched]))
+    if not host_untouched:
+        raise ValueError(
+            f"model {name_of(problem.model.source)} changes its input: work on a copy inside the model, "
+            "because the rows it is given are used again"
+        )
+    if not host_sound:
+        raise ValueError(
+            f"model {name_of(problem.model.source)} returned NaN or infinite predictions for the rows of X: "
+            "a loss cannot be computed from them"
+        )
+    losses = []
+    for function, target in zip(problem.losses, targets, strict=True):
+        _losses.check(function, target, predictions)
+        if isinstance(function, Metric):
+            losses.append(_losses.draw_losses(function, target, predictions[:, None, ...], problem.weights)[:, 0])
+        else:
+            losses.append(_losses.row_losses(function, target, predictions))
+    weights = problem.weights
+    if weights is not None:
+        weights = problem.xp.astype(weights, losses[0].dtype)
+    host = tuple(np.asarray(a, dtype=np.float64) for a in _array.fetch(losses))
+    for function, values in zip(problem.losses, host, strict=True):
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"loss={function.name!r} is NaN or infinite for row {int(np.argmin(np.isfinite(values)))} of X: "
+                "check y and the predictions there, or choose another loss"
+            )
+    width = int(np.prod(predictions.shape[1:], dtype=np.int64)) * _array.itemsize(predictions)
+    return Base(targets, tuple(losses), host, weights, width)
+
+
+def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array, Array]:
+    """Predictions (n, ...), whether they are finite, and whether the model left its input as it was."""
+    xp, store = problem.xp, problem.store
+    rows = _even(problem.n, block_rows(problem, 8))
+    answers, untouched = [], xp.ones((), dtype=xp.bool, device=problem.device)
+    buffer = store.allocate(rows) if _array.is_mutable(xp) else None
+    for start in range(0, problem.n, rows):
+        part = range(start, min(start + rows, problem.n))
+        if buffer is None:
+            at = np.minimum(np.arange(start, start + rows), problem.n - 1)
+            index = _array.from_host(at, xp, problem.device, _array.index_dtype(xp))
+            context = Context((), store.shape, None)
+            answers.append(call.run(_traced_base, context, rows, (store.flat, index)))
+            continue
+        # The model gets a copy, never the user's own array, and the copy is compared afterwards.
+        store.repeat(buffer, part, 1)
+        answers.append(xp.asarray(call(store.model_input(buffer, len(part))), copy=True))
+        given, own = buffer[: len(part), :], store.flat[start : part.stop, :]
+        same = xp.logical_or(given == own, xp.logical_and(given != given, own != own))  # NaN stays NaN
+        untouched = xp.logical_and(untouched, xp.all(same))
+    predictions = answers[0] if len(answers) == 1 else xp.concat(answers)
+    predictions = predictions[: problem.n, ...]
+    return predictions, kernels.is_sound((), predictions), untouched
+
+
+def _traced_base(context: Context, predict: Predict, X: Array, rows: Array) -> Array:
+    xp = _array.namespace(X)
+    return predict(xp.reshape(xp.take(X, rows, axis=0), (rows.shape[0], *context.shape)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The loop
+
+
+def evaluate(problem: Problem, plan: Plan, base: Base, call: Caller) -> Run:
+    """The moments of every feature of the problem under a plan."""
+    moments: dict[str, tuple[Moments, ...]] = {}
+    block = (0, 0)
+    total = len(problem.features) * plan.n * plan.columns
+    with _progress(problem, total) as advance:
+        for features in batches(problem, plan, base.output_bytes):
+            executor = make_executor(problem, plan, base, call, features)
+            tiles = _plans.tiles(plan, executor.capacity)
+            sums = accumulate(executor, features, tiles, advance)
+            block = _block_used(executor.capacity, call.limit)
+            for feature in features:
+                moments[feature.name] = tuple(a.finalize(plan) for a in sums[feature.name])
+    return Run(moments, block)
+
+
+def make_executor(
+    problem: Problem, plan: Plan, base: Base, call: Caller, features: tuple[Feature, ...]
+) -> InPlace | Traced:
+    """The executor of the backend, with the planned block, halved until it can be allocated."""
+    fixed = _fixed_bytes(problem, plan, len(features), base.output_bytes)
+    rows = block_rows(problem, base.output_bytes, fixed)
+    if problem.block == "tune":
+        rows = tuned_rows(problem, call, rows)
+    shape = tile_shape(problem, plan, rows)
+    if not _array.is_mutable(problem.xp):
+        return Traced(problem, plan, base, shape, call)
+    while True:
+        try:
+            return InPlace(problem, plan, base, shape, call)
+        except Exception as error:
+            if not _array.is_out_of_memory(error) or shape == (1, 1):
+                raise
+            b, d = shape
+            shape = ((b + 1) // 2, d) if b >= d else (b, (d + 1) // 2)
+
+
+def accumulate(
+    executor: InPlace | Traced,
+    features: tuple[Feature, ...],
+    tiles: Iterable[Tile],
+    advance: Callable[[int], None] = lambda rows: None,
+) -> dict[str, tuple[Accumulator, ...]]:
+    """Sums over some tiles of a plan; sums over disjoint sets of tiles can be merged in any order."""
+    problem, plan, height = executor.problem, executor.plan, executor.capacity[0]
+    sums = {f.name: tuple(Accumulator.init(plan) for _ in problem.losses) for f in features}
+    pending: list[tuple[Feature, Opened, Array]] = []
+    strip: range | None = None
+    for tile in tiles:
+        if pending and (tile.rows != strip or not plan.rectangular or len(pending) > _MOST_PENDING):
+            _collect(problem, sums, pending)
+        strip = tile.rows
+        opened = executor.open(tile)
+        tops = range(tile.rows.start, tile.rows.stop, height)
+        parts: dict[str, list[Part]] = {}
+        for top in tops:
+            rows = range(top, min(top + height, tile.rows.stop))
+            executor.fill(rows, tile)
+            for feature in features:
+                if len(tops) == 1:
+                    pending.append((feature, opened, executor.step(rows, opened, feature)))
+                else:
+                    parts.setdefault(feature.name, []).append(executor.keep(executor.part(rows, opened, feature)))
+                    if top == tops[-1]:
+                        pending.append((feature, opened, executor.join(parts.pop(feature.name), opened)))
+                advance(len(rows) * len(tile.columns))
+    _collect(problem, sums, pending)
+    return sums
+
+
+def _block_used(shape: tuple[int, int], limit: int | None) -> tuple[int, int]:
+    """The block shape that the model was called with, after memory ran out or not."""
+    if limit is None or limit >= shape[0] * shape[1]:
+        return shape
+    d = min(shape[1], limit)
+    return max(limit // d, 1), d
+
+
+def _collect(
+    problem: Problem, sums: dict[str, tuple[Accumulator, ...]], pending: list[tuple[Feature, Opened, Array]]
+) -> None:
+    """Fetch the waiting sums, once, and add them."""
+    fetched = _array.fetch([packed for _, _, packed in pending])
+    for (feature, opened, _), lines in zip(pending, fetched, strict=True):
+        for accumulator, function, line in zip(sums[feature.name], problem.losses, lines, strict=True):
+            if not accumulator.update(opened.tile, line, opened.shape) or not math.isfinite(line[-2]):
+                requirement = function.requirement or "finite predictions, and losses that do not overflow"
+                raise ValueError(
+                    f"with feature {feature.name!r} replaced, model {name_of(problem.model.source)} returned predictions "
+                    f"that loss={function.name!r} cannot take: it needs {requirement}"
+                )
+    pending.clear()
+
+
+def tuned_rows(problem: Problem, call: Caller, most: int) -> int:
+    """The block size with the most rows a second, measured on the rows of X: ``block="tune"``.
+
+    The one place that looks at a clock and gives the model rows beyond the evaluation contract.
+    """
+    store, best, fastest = problem.store, 1, 0.0
+    size = min(256, most)
+    while size <= most:
+        index = np.arange(size) % problem.n
+        block = problem.xp.take(store.flat, _array.from_host(index, problem.xp, problem.device), axis=0)
+        block = problem.xp.reshape(block, (size, *store.shape))
+        spent = min(_seconds(call, block) for _ in range(3))
+        if size / spent > fastest:
+            best, fastest = size, size / spent
+        size *= 2
+    return best
+
+
+def _seconds(call: Caller, block: Array) -> float:
+    start = time.perf_counter()
+    _array.to_host(call(block))
+    return time.perf_counter() - start
+
+
+@contextmanager
+def _progress(problem: Problem, total: int) -> Iterator[Callable[[int], None]]:
+    """How rows done are reported: not at all, to a bar, or to the user's function ``(done, total)``."""
+    if problem.progress is False:
+        yield lambda rows: None
+    elif problem.progress is True:
+        from tqdm.auto import tqdm
+
+        with tqdm(total=total, unit="rows", unit_scale=True) as bar:
+            yield lambda rows: bar.update(rows) and None
+    else:
+        report: Any = problem.progress
+        done = 0
+
+        def advance(rows: int) -> None:
+            nonlocal done
+            done += rows
+            report(done, total)
+
+        yield advance

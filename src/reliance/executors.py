@@ -1,0 +1,336 @@
+"""Filling blocks, calling the model on them and summing a tile: in place where arrays can be written, traced on JAX.
+
+Both executors answer the same two calls, `step` for a tile that is one block, `part` and `join` for a tile of several,
+and both compute the sums with the pure functions of `reliance.kernels`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from reliance import _array, kernels
+from reliance._array import Array
+from reliance.features import Feature
+from reliance.inputs import Problem
+from reliance.kernels import Lending, Part, Predict
+from reliance.losses import Loss, Metric
+from reliance.models import Model, check_prediction, name_of
+from reliance.plans import Plan, Tile, Users
+
+
+class Context(NamedTuple):
+    """What a traced function depends on besides its operands: the key of its compilation."""
+
+    losses: tuple[Loss | Metric, ...]
+    shape: tuple[int, ...]
+    limit: int | None
+
+
+def predict_rows(model: Model, block: Array, limit: int | None) -> Array:
+    """The predictions of a block, in calls of at most ``limit`` rows."""
+    rows = block.shape[0]
+    size = min(limit or rows, rows)
+    answers = []
+    for start in range(0, rows, size):
+        part = block if size == rows else block[start : start + size, ...]
+        answer = model.predict(part)
+        check_prediction(answer, part, model)
+        answers.append(answer)
+    return answers[0] if len(answers) == 1 else _array.namespace(block).concat(answers)
+
+
+class Caller:
+    """Calls the model; when memory runs out, halves the rows of a call and goes on."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.limit: int | None = None
+        self.traceable = True
+        self._compiled: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, block: Array) -> Array:
+        while True:
+            try:
+                return predict_rows(self.model, block, self.limit)
+            except Exception as error:
+                self._recover(block.shape[0], error)
+
+    def run(self, function: Callable[..., Any], context: Context, rows: int, data: tuple[Any, ...]) -> Any:
+        """``function(context, predict, *data)``, compiled by JAX unless the model cannot be traced."""
+
+        while True:
+            here = context._replace(limit=self.limit)
+            try:
+                if not self.traceable:
+                    return _bind(function, here, self.model.predict)(*data)
+                if (function, here) not in self._compiled:
+                    build = partial(_bind, function, here)
+                    self._compiled[function, here] = _array.traced(self.model.predict, (function, here), build)
+                return self._compiled[function, here](*data)
+            except Exception as error:
+                if self.traceable and not _array.is_out_of_memory(error):
+                    # A mistake of the model surfaces here first, too: run eagerly, it shows again if it is one.
+                    answer = _bind(function, here, self.model.predict)(*data)
+                    self._warn_untraceable(error)
+                    return answer
+                self._recover(rows, error)
+
+    def _recover(self, rows: int, error: Exception) -> None:
+        """Halve the rows of a call if the error says that memory ran out; raise it otherwise."""
+        if not _array.is_out_of_memory(error):
+            raise error
+        size = min(self.limit or rows, rows)
+        if size == 1:
+            raise MemoryError(f"model {name_of(self.model.source)} ran out of memory on a single row") from error
+        self.limit = (size + 1) // 2
+
+    def _warn_untraceable(self, error: Exception) -> None:
+        self.traceable = False
+        reason = str(error).strip().split("\n")[0]
+        warnings.warn(
+            f"model {name_of(self.model.source)} cannot be traced by JAX and runs eagerly, which is slower: {reason}",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _bind(function: Callable[..., Any], context: Context, predict: Predict) -> Callable[..., Any]:
+    """``function`` with its context and model. Holds no data: compiled functions live as long as the model."""
+    model = Model(predict, predict)
+    return partial(function, context, lambda block: predict_rows(model, block, context.limit))
+
+
+@dataclass(frozen=True)
+class Base:
+    """The model on the rows as they are.
+
+    Attributes
+    ----------
+    targets : tuple of array (n, ...)
+        What each loss compares predictions with.
+    losses : tuple of array (n,)
+        l(i) on the device, per loss; ``host_losses`` the same on the host in float64.
+    weights : array (n,) or None
+        In the dtype of the losses.
+    output_bytes : int
+        Bytes of one row's prediction.
+    """
+
+    targets: tuple[Array, ...]
+    losses: tuple[Array, ...]
+    host_losses: tuple[np.ndarray[Any, Any], ...]
+    weights: Array | None
+    output_bytes: int
+
+
+class Opened(NamedTuple):
+    """A tile with its indices on the device. ``shape`` is the shape its sums are computed in."""
+
+    tile: Tile
+    shape: tuple[int, int]
+    mask: Array | None
+    lending: Lending | None
+
+
+def _diagonal_mask(tile: Tile) -> np.ndarray[Any, Any] | None:
+    """False where a row of a rectangular tile would be its own donor; None where there is no such cell."""
+    if tile.rows.stop <= tile.columns.start or tile.columns.stop <= tile.rows.start:
+        return None
+    return np.arange(tile.rows.start, tile.rows.stop)[:, None] != np.arange(tile.columns.start, tile.columns.stop)
+
+
+class InPlace:
+    """NumPy, torch, CuPy: one buffer, of which only the replaced columns are rewritten."""
+
+    def __init__(self, problem: Problem, plan: Plan, base: Base, shape: tuple[int, int], call: Caller) -> None:
+        self.problem, self.plan, self.base, self.call = problem, plan, base, call
+        self.capacity = shape
+        self.buffer = problem.store.allocate(shape[0] * shape[1])
+        self.filled: tuple[range, int] | None = None
+        self.replaced: Feature | None = None
+
+    def open(self, tile: Tile) -> Opened:
+        shape = (len(tile.rows), len(tile.columns))
+        if self.plan.rectangular:
+            mask = _diagonal_mask(tile)
+            return Opened(tile, shape, None if mask is None else self._upload(mask), None)
+        users = self.plan.users(tile.columns)
+        bounds = None if users.bounds is None else self._upload(users.bounds)
+        return Opened(tile, shape, None, Lending(self._upload(users.index), bounds))
+
+    def fill(self, rows: range, tile: Tile) -> None:
+        """Repeat the rows in the buffer, unless they are there already, and get their donors."""
+        d = len(tile.columns)
+        if self.filled != (rows, d):
+            self.problem.store.repeat(self.buffer, rows, d)
+            self.filled, self.replaced = (rows, d), None
+            self.targets = tuple(kernels.repeat_rows(t[rows.start : rows.stop, ...], d) for t in self.base.targets)
+        if self.plan.rectangular:
+            self.donors: range | Array = tile.columns
+        else:
+            self.donors = self._upload(self.plan.donors(rows, tile.columns).reshape(-1))
+
+    def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
+        """What is kept of one block's predictions, and whether they are sound."""
+        shape = (len(rows), opened.shape[1])
+        predictions = self._predict(rows, shape[1], feature)
+        kept = kernels.answers(self.problem.losses, self.targets, predictions, shape)
+        return kept, kernels.is_sound(self.problem.losses, predictions)
+
+    def keep(self, part: Part) -> Part:
+        """A copy that survives the next block: a model may return a view of its input."""
+        return tuple(self.problem.xp.asarray(k, copy=True) for k in part[0]), part[1]
+
+    def join(self, parts: list[Part], opened: Opened) -> Array:
+        """The sums of a tile from all of its blocks: ``(L, size)``, a line for each loss."""
+        start, stop = opened.tile.rows.start, opened.tile.rows.stop
+        targets = tuple(t[start:stop, ...] for t in self.base.targets)
+        base = tuple(b[start:stop] for b in self.base.losses)
+        weights = None if self.base.weights is None else self.base.weights[start:stop]
+        return kernels.join(self.problem.losses, targets, base, weights, parts, opened.mask, opened.lending)
+
+    def step(self, rows: range, opened: Opened, feature: Feature) -> Array:
+        """The sums of a tile that is one block."""
+        return self.join([self.part(rows, opened, feature)], opened)
+
+    def _predict(self, rows: range, d: int, feature: Feature) -> Array:
+        store = self.problem.store
+        if self.replaced is not None and self.replaced is not feature:
+            store.restore(self.buffer, rows, d, self.replaced)
+        store.swap(self.buffer, rows, d, feature, self.donors)
+        self.replaced = feature
+        return self.call(store.model_input(self.buffer, len(rows) * d))
+
+    def _upload(self, values: np.ndarray[Any, Any]) -> Array:
+        return _array.from_host(values, self.problem.xp, self.problem.device)
+
+
+
+class Traced:
+    """JAX: a tile is one pure function of the data, compiled once for a tile shape and shared by features and calls.
+
+    Which columns are replaced is an operand. Tiles at the edges are padded to the common shape and masked.
+    """
+
+    def __init__(self, problem: Problem, plan: Plan, base: Base, shape: tuple[int, int], call: Caller) -> None:
+        self.problem, self.plan, self.base, self.call = problem, plan, base, call
+        self.capacity = shape
+        self.chosen: dict[str, Array] = {}
+
+    def open(self, tile: Tile) -> Opened:
+        b, d = self.capacity
+        if self.plan.rectangular:
+            rows, columns = _padded(tile.rows, b), _padded(tile.columns, d)
+            mask = rows[:, None] != columns
+            mask[len(tile.rows) :] = False
+            mask[:, len(tile.columns) :] = False
+            return Opened(tile, (b, d), self._upload(mask), None)
+        users = self.plan.users(tile.columns)
+        index = self._upload(_padded_users(users, self.plan.n, len(tile.columns), d))
+        bounds = None if users.bounds is None else self._upload(users.bounds)
+        mask = self._upload((np.arange(d) < len(tile.columns))[None, :])
+        return Opened(tile, (self.plan.n, d), mask, Lending(index, bounds))
+
+    def fill(self, rows: range, tile: Tile) -> None:
+        b, d = self.capacity
+        at = _padded(rows, b)
+        if self.plan.rectangular:
+            donors = _padded(tile.columns, d)
+        else:
+            inside = self.plan.donors(rows, tile.columns)
+            donors = np.pad(inside, ((0, b - len(rows)), (0, d - len(tile.columns))), mode="edge")
+        self.rows, self.donors = self._upload(at), self._upload(donors)
+
+    def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
+        part: Part = self._run(_traced_part, self._data(feature))
+        return part
+
+    def keep(self, part: Part) -> Part:
+        return part
+
+    def join(self, parts: list[Part], opened: Opened) -> Array:
+        base = self.base
+        return self._run(
+            _traced_join, (base.targets, base.losses, base.weights, parts, opened.mask, opened.lending)
+        )
+
+    def step(self, rows: range, opened: Opened, feature: Feature) -> Array:
+        base = self.base
+        return self._run(
+            _traced_step, (*self._data(feature), base.losses, base.weights, opened.mask, opened.lending)
+        )
+
+    def _data(self, feature: Feature) -> tuple[Any, ...]:
+        if feature.name not in self.chosen:
+            columns = np.zeros(self.problem.store.width, dtype=bool)
+            columns[list(feature.columns)] = True
+            self.chosen[feature.name] = self._upload(columns)
+        return self.problem.store.flat, self.base.targets, self.rows, self.donors, self.chosen[feature.name]
+
+    def _run(self, function: Callable[..., Any], data: tuple[Any, ...]) -> Any:
+        context = Context(self.problem.losses, self.problem.store.shape, None)
+        return self.call.run(function, context, self.capacity[0] * self.capacity[1], data)
+
+    def _upload(self, values: np.ndarray[Any, Any]) -> Array:
+        xp = self.problem.xp
+        dtype = _array.index_dtype(xp) if values.dtype.kind == "i" else None
+        return _array.from_host(values, xp, self.problem.device, dtype)
+
+
+def _padded(values: range, size: int) -> np.ndarray[Any, Any]:
+    """The numbers of a range, the last one repeated up to a size."""
+    return np.minimum(np.arange(values.start, values.start + size), values.stop - 1)
+
+
+def _padded_users(users: Users, n: int, d: int, size: int) -> np.ndarray[Any, Any]:
+    """Flat positions in an (n, d) tile as positions in an (n, size) tile whose last columns are masked, hence zero."""
+    if d == size:
+        return users.index
+    index = users.index // d * size + users.index % d
+    if users.bounds is None:  # d uses a donor become size uses, the new ones of a masked cell
+        return np.pad(index.reshape(n, d), ((0, 0), (0, size - d)), constant_values=d).reshape(-1)
+    return np.pad(index, (0, n * (size - d)), constant_values=d)
+
+
+def _traced_part(
+    context: Context, predict: Predict, X: Array, targets: Any, rows: Array, donors: Array, columns: Array
+) -> Part:
+    xp = _array.namespace(X)
+    b, d = rows.shape[0], donors.shape[-1]
+    block = xp.reshape(kernels.switched_rows(X, rows, donors, columns), (b * d, *context.shape))
+    predictions = predict(block)
+    repeated = tuple(kernels.repeat_rows(xp.take(t, rows, axis=0), d) for t in targets)
+    kept = kernels.answers(context.losses, repeated, predictions, (b, d))
+    return kept, kernels.is_sound(context.losses, predictions)
+
+
+def _traced_join(
+    context: Context, predict: Predict, targets: Any, base: Any, weights: Any, parts: Any, mask: Any, lending: Any
+) -> Array:
+    return kernels.join(context.losses, targets, base, weights, parts, mask, lending)
+
+
+def _traced_step(
+    context: Context,
+    predict: Predict,
+    X: Array,
+    targets: Any,
+    rows: Array,
+    donors: Array,
+    columns: Array,
+    base: Any,
+    weights: Any,
+    mask: Any,
+    lending: Any,
+) -> Array:
+    xp = _array.namespace(X)
+    part = _traced_part(context, predict, X, targets, rows, donors, columns)
+    targets, base = (tuple(xp.take(a, rows, axis=0) for a in arrays) for arrays in (targets, base))
+    weights = None if weights is None else xp.take(weights, rows)
+    return kernels.join(context.losses, targets, base, weights, [part], mask, lending)

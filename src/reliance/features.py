@@ -1,0 +1,164 @@
+"""What is replaced: single columns, groups of columns, integer masks, each with a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance._array import is_array, to_host
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A named set of columns of the flattened features, replaced together.
+
+    Attributes
+    ----------
+    name : str
+    columns : tuple of int
+        Strictly increasing positions in ``range(P)``, P the number of features of a row.
+    """
+
+    name: str
+    columns: tuple[int, ...]
+
+    @cached_property
+    def runs(self) -> tuple[slice, ...]:
+        """The columns as few contiguous slices: a patch of an image is one slice a line, not one a pixel."""
+        columns = np.asarray(self.columns)
+        starts = np.flatnonzero(np.diff(columns, prepend=columns[0] - 2) != 1)
+        stops = np.append(starts[1:], len(columns))
+        return tuple(slice(int(columns[a]), int(columns[b - 1]) + 1) for a, b in zip(starts, stops, strict=True))
+
+
+def column_names(names: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[str, ...]:
+    """A name for each flattened feature: the given ones, or x0, x1, ... and x[0,3] in several dimensions."""
+    width = int(np.prod(shape))
+    if names is None:
+        if len(shape) == 1:
+            return tuple(f"x{j}" for j in range(width))
+        return tuple("x[" + ",".join(map(str, index)) + "]" for index in np.ndindex(*shape))
+    if isinstance(names, str):
+        raise TypeError(f"names={names!r} is one string: pass a sequence of {width} names")
+    given = tuple(names)
+    if len(given) != width:
+        raise ValueError(f"names has {len(given)} entries but X has {width} features a row: give one name for each")
+    if not all(isinstance(name, str) for name in given):
+        bad = next(name for name in given if not isinstance(name, str))
+        raise TypeError(f"names holds {bad!r}: names must be strings")
+    if len(set(given)) < len(given):
+        twice = sorted({name for name in given if given.count(name) > 1})
+        raise ValueError(f"names holds {twice[0]!r} twice: names must be distinct")
+    return given
+
+
+def resolve_features(features: Any, names: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[Feature, ...]:
+    """The features to measure, from anything that the ``features`` argument takes.
+
+    Parameters
+    ----------
+    features : None, sequence, mapping or integer mask
+        None: each column. A sequence of indices, names, or tuples of these as groups. A mapping from a group's name to
+        its columns. For inputs of several dimensions, an integer array of the features' shape: one group for each
+        distinct non-negative integer, negative entries are left alone.
+    names : sequence of str or None
+    shape : tuple of int
+        Shape of one row's features.
+    """
+    labels = column_names(names, shape)
+    if features is None:
+        return tuple(Feature(name, (j,)) for j, name in enumerate(labels))
+    if isinstance(features, str | bytes) or not isinstance(features, Iterable):
+        raise TypeError(f"features={features!r} is not a list: pass [{features!r}]")
+    if is_array(features) and len(features.shape) > 1:  # type: ignore[attr-defined]
+        found = _from_mask(to_host(features), shape)
+    elif isinstance(features, Mapping):
+        found = [Feature(str(name), _columns(spec, labels, str(name))) for name, spec in features.items()]
+    else:
+        entries = to_host(features).tolist() if is_array(features) else list(features)
+        found = [_from_entry(entry, labels) for entry in entries]
+    if not found:
+        raise ValueError("features is empty: name at least one feature, or pass None for all")
+    _check_distinct(found)
+    return tuple(found)
+
+
+def _from_entry(entry: Any, labels: tuple[str, ...]) -> Feature:
+    if isinstance(entry, tuple | list | set | frozenset) or is_array(entry):
+        columns = _columns(entry, labels, repr(entry))
+        return Feature("+".join(labels[j] for j in columns), columns)
+    column = _column(entry, labels)
+    return Feature(labels[column], (column,))
+
+
+def _columns(spec: Any, labels: tuple[str, ...], group: str) -> tuple[int, ...]:
+    """The columns of one group."""
+    if isinstance(spec, str | int | np.integer):
+        return (_column(spec, labels),)
+    if not isinstance(spec, Iterable):
+        raise TypeError(f"features: group {group} is {spec!r}: give an index, a name or a sequence of these")
+    entries = to_host(spec).tolist() if is_array(spec) else list(spec)
+    columns = [_column(entry, labels) for entry in entries]
+    if not columns:
+        raise ValueError(f"features: group {group} is empty: give it at least one column or leave it out")
+    if len(set(columns)) < len(columns):
+        twice = next(j for j in columns if columns.count(j) > 1)
+        raise ValueError(f"features: group {group} holds column {labels[twice]!r} twice: name each column once")
+    return tuple(sorted(columns))
+
+
+def _column(entry: Any, labels: tuple[str, ...]) -> int:
+    if isinstance(entry, str):
+        if entry not in labels:
+            known = ", ".join(labels[:10]) + (", ..." if len(labels) > 10 else "")
+            raise ValueError(f"features names {entry!r}, which X does not have: the names are {known}")
+        return labels.index(entry)
+    if isinstance(entry, bool | np.bool_) or not isinstance(entry, int | np.integer):
+        raise TypeError(f"features holds {entry!r}: give an index, a name or a tuple of these")
+    index = int(entry)
+    if not -len(labels) <= index < len(labels):
+        raise ValueError(f"features holds index {index}, but X has {len(labels)} features a row")
+    return index % len(labels)
+
+
+def _from_mask(mask: NDArray[Any], shape: tuple[int, ...]) -> list[Feature]:
+    if mask.shape != shape:
+        raise ValueError(
+            f"features is a mask of shape {mask.shape}, but a row of X has shape {shape}: the mask must have that shape"
+        )
+    if mask.dtype.kind not in "iu":
+        raise TypeError(f"features is a mask of dtype {mask.dtype}: give integers, one number for each group")
+    flat = mask.reshape(-1)
+    # One sort for all groups, not one pass over the mask for each.
+    order = np.argsort(flat, kind="stable")
+    numbers, starts = np.unique(flat[order], return_index=True)
+    groups = np.split(order, starts[1:])
+    return [Feature(str(k), tuple(map(int, g))) for k, g in zip(numbers, groups, strict=True) if k >= 0]
+
+
+def _check_distinct(found: Sequence[Feature]) -> None:
+    """No feature twice, no two groups that share a column; a column may be measured alone and in one group."""
+    seen: dict[tuple[int, ...], str] = {}
+    named: set[str] = set()
+    owner: dict[int, str] = {}
+    for feature in found:
+        if feature.columns in seen:
+            raise ValueError(f"features holds {feature.name!r} twice: name each feature once")
+        if feature.name in named:
+            raise ValueError(f"features: two groups are called {feature.name!r}: give them different names")
+        seen[feature.columns] = feature.name
+        named.add(feature.name)
+        if len(feature.columns) == 1:
+            continue
+        for column in feature.columns:
+            if column in owner:
+                raise ValueError(
+                    f"features: groups {owner[column]!r} and {feature.name!r} overlap in column {column}: "
+                    "make them disjoint or measure them in separate calls"
+                )
+            owner[column] = feature.name

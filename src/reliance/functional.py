@@ -1,0 +1,270 @@
+"""The kernels as public pure functions: no checks, no state, to be jitted and differentiated.
+
+Everything here is a function of arrays on one namespace and device, differentiable with respect to the inputs and to
+whatever parameters ``model`` closes over. The model is called as it is: switch a torch module to ``eval()`` yourself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from reliance import _array, kernels, losses
+from reliance._array import Array, device, namespace
+from reliance.kernels import Predict
+from reliance.losses import Loss, Metric
+from reliance.variance import hull, pairs_variance
+
+__all__ = [
+    "PairMoments",
+    "base_risk",
+    "hull",
+    "pairs_variance",
+    "pairwise_moments",
+    "pairwise_risk",
+    "shifted_risk",
+    "switched_losses",
+]
+
+Columns: TypeAlias = int | Sequence[int]
+
+
+class PairMoments(NamedTuple):
+    """What the all-pairs interval is made of, as arrays: see `pairwise_moments`."""
+
+    rows: Array
+    donors: Array
+    variance: Array
+
+
+def base_risk(model: Predict, X: Array, y: Array, *, loss: Any = "squared_error") -> Array:
+    """Mean loss of the model on the rows as they are.
+
+    Parameters
+    ----------
+    model : callable
+        ``(m, *features) -> (m, ...)``.
+    X : array (n, *features)
+    y : array (n, ...)
+    loss : str or callable
+        A per-row loss.
+
+    Returns
+    -------
+    array ()
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, y = np.array([[1.0], [2.0]]), np.array([1.0, 4.0])
+    >>> float(base_risk(lambda X: X[:, 0], X, y))
+    2.0
+    """
+    xp = namespace(X)
+    return xp.mean(losses.row_losses(_per_row(loss), y, model(X)))
+
+
+def switched_losses(
+    model: Predict, X: Array, y: Array, columns: Columns, values: Array, *, loss: Any = "squared_error"
+) -> Array:
+    """Losses of each row with given values written into some columns.
+
+    Parameters
+    ----------
+    columns : int or sequence of int
+        g positions among the flattened features of a row.
+    values : array (n, d) or (n, d, g)
+        d replacements for each row; without the last axis if g = 1.
+
+    Returns
+    -------
+    array (n, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, y = np.array([[1.0], [2.0]]), np.array([1.0, 2.0])
+    >>> switched_losses(lambda X: X[:, 0], X, y, 0, np.array([[1.0, 3.0], [1.0, 3.0]])).tolist()
+    [[0.0, 4.0], [1.0, 1.0]]
+    """
+    xp = namespace(X, values)
+    flat = xp.reshape(X, (X.shape[0], -1))
+    chosen = _positions(columns, flat.shape[1])
+    values = values[:, :, None] if values.ndim == 2 else values
+    if values.ndim != 3 or values.shape[0] != X.shape[0] or values.shape[2] != len(chosen):
+        raise ValueError(
+            f"values has shape {tuple(values.shape)}: for {X.shape[0]} rows and {len(chosen)} columns it must be "
+            f"({X.shape[0]}, d, {len(chosen)})"
+        )
+    places = np.zeros(flat.shape[1], dtype=np.int64)
+    places[chosen] = np.arange(len(chosen))
+    block = kernels.written_rows(flat, _rows(X), values, _mask(flat, chosen), _index(places, X))
+    return _block_losses(model, X, y, block, values.shape[1], loss)
+
+
+def shifted_risk(
+    model: Predict, X: Array, y: Array, columns: Columns, shifts: Any, *, loss: Any = "squared_error"
+) -> Array:
+    """Mean loss when row i takes some columns from row (i + s) mod n, over all rows and the given shifts s.
+
+    Rows are shifted in the order given: shuffle them first. The shifts 1..n-1 together are `pairwise_risk`.
+
+    Parameters
+    ----------
+    columns : int or sequence of int
+    shifts : sequence of int (K,)
+
+    Returns
+    -------
+    array ()
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0.0, 1.0, 3.0])
+    >>> float(shifted_risk(lambda X: X[:, 0], X, y, 0, [1]))  # (1 + 4 + 9) / 3
+    4.666666666666667
+    """
+    xp = namespace(X)
+    n = X.shape[0]
+    flat = xp.reshape(X, (n, -1))
+    steps = np.asarray(shifts, dtype=np.int64).reshape(-1)
+    donors = _index((np.arange(n)[:, None] + steps) % n, X)
+    block = kernels.switched_rows(flat, _rows(X), donors, _mask(flat, _positions(columns, flat.shape[1])))
+    return xp.mean(_block_losses(model, X, y, block, len(steps), loss))
+
+
+def pairwise_risk(
+    model: Predict, X: Array, y: Array, columns: Columns, *, loss: Any = "squared_error", block: int | None = None
+) -> Array:
+    r"""Mean loss over all n(n-1) pairs: row i with some columns of row k, k different from i.
+
+    .. math:: \frac{1}{n(n-1)} \sum_{i} \sum_{k \ne i} \ell(f(x_i \text{ with the columns of } x_k), y_i)
+
+    Parameters
+    ----------
+    columns : int or sequence of int
+    block : int, optional
+        Rows at a time. Blocks are summed in a scan with rematerialisation, so that a gradient keeps the activations of
+        ``block * n`` cells, not of n^2. None: all at once.
+
+    Returns
+    -------
+    array ()
+
+    References
+    ----------
+    Fisher, A., Rudin, C., Dominici, F. (2019). All models are wrong, but many are useful. JMLR 20(177).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0.0, 1.0, 3.0])
+    >>> float(pairwise_risk(lambda X: X[:, 0], X, y, 0))  # 2 (1 + 4 + 9) / 6
+    4.666666666666667
+    """
+    xp = namespace(X)
+    n = X.shape[0]
+    b = n if block is None else min(block, n)
+    if b < 1:
+        raise ValueError(f"block={block} is too small: pass at least one row at a time")
+
+    def strip(start: Any) -> Array:
+        at, inside = _strip_rows(X, start, b)
+        cells = _pair_losses(model, X, y, columns, at, loss)
+        counts = xp.logical_and(inside[:, None], at[:, None] != _rows(X))
+        return xp.sum(xp.where(counts, cells, xp.zeros_like(cells)))
+
+    if b == n:
+        return strip(0) / (n * (n - 1))
+    return _array.rematerialised_sum(strip, np.arange(0, n, b), X) / (n * (n - 1))
+
+
+def pairwise_moments(
+    model: Predict, X: Array, y: Array, columns: Columns, *, loss: Any = "squared_error"
+) -> PairMoments:
+    """Row means, donor means and sample variance of D(i, k) = L(i, k) - l(i) over all pairs, on the device.
+
+    ``hull(mean, sqrt(pairs_variance(rows, donors).population), ...)`` makes the interval of them; only the t quantile is
+    the host's.
+
+    Returns
+    -------
+    PairMoments
+        ``rows (n,)``, ``donors (n,)``, ``variance ()``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0.0, 1.0, 3.0])
+    >>> pairwise_moments(lambda X: X[:, 0], X, y, 0).rows.tolist()
+    [5.0, 2.5, 6.5]
+    """
+    xp = namespace(X)
+    n = X.shape[0]
+    base = losses.row_losses(_per_row(loss), y, model(X))
+    cells = _pair_losses(model, X, y, columns, _rows(X), loss) - base[:, None]
+    changes = xp.where(_rows(X)[:, None] != _rows(X), cells, xp.zeros_like(cells))
+    rows, donors = xp.sum(changes, axis=1) / (n - 1), xp.sum(changes, axis=0) / (n - 1)
+    pairs = n * (n - 1)
+    mean = xp.sum(changes) / pairs
+    # The n cells of the diagonal hold 0 - mean each: take them out again.
+    squares = xp.sum((changes - mean) ** 2) - n * mean**2
+    return PairMoments(rows, donors, squares / (pairs - 1))
+
+
+def _per_row(loss: Any) -> Loss:
+    function = losses.resolve(loss)
+    if isinstance(function, Metric):
+        raise ValueError(f"loss={function.name!r} is a whole-set metric: pass a per-row loss")
+    return function
+
+
+def _positions(columns: Columns, width: int) -> list[int]:
+    chosen = [columns] if isinstance(columns, int | np.integer) else [int(c) for c in columns]
+    if not chosen or len(set(chosen)) < len(chosen) or not all(0 <= c < width for c in chosen):
+        raise ValueError(f"columns={columns!r}: give distinct positions in range({width})")
+    return [int(c) for c in chosen]
+
+
+def _index(values: np.ndarray[Any, Any], like: Array) -> Array:
+    xp = namespace(like)
+    return _array.from_host(values, xp, device(like), _array.index_dtype(xp))
+
+
+def _rows(X: Array) -> Array:
+    xp = namespace(X)
+    return xp.arange(X.shape[0], dtype=_array.index_dtype(xp), device=device(X))
+
+
+def _mask(flat: Array, chosen: list[int]) -> Array:
+    xp = namespace(flat)
+    mask = np.zeros(flat.shape[1], dtype=bool)
+    mask[chosen] = True
+    return _array.from_host(mask, xp, device(flat))
+
+
+def _strip_rows(X: Array, start: Any, b: int) -> tuple[Array, Array]:
+    """Rows start, start + 1, ... of a strip, kept within the data, and which of them are real."""
+    xp = namespace(X)
+    at = xp.arange(b, dtype=_array.index_dtype(xp), device=device(X)) + start
+    last = xp.full((), X.shape[0] - 1, dtype=at.dtype, device=device(X))
+    return xp.minimum(at, last), at <= last
+
+
+def _pair_losses(model: Predict, X: Array, y: Array, columns: Columns, at: Array, loss: Any) -> Array:
+    """``(b, n)``: the losses of some rows with each row as donor."""
+    xp = namespace(X)
+    flat = xp.reshape(X, (X.shape[0], -1))
+    block = kernels.switched_rows(flat, at, _rows(X), _mask(flat, _positions(columns, flat.shape[1])))
+    own = xp.take(y, at, axis=0)
+    return _block_losses(model, X, own, block, X.shape[0], loss)
+
+
+def _block_losses(model: Predict, X: Array, y: Array, block: Array, d: int, loss: Any) -> Array:
+    xp = namespace(X)
+    predictions = model(xp.reshape(block, (block.shape[0], *X.shape[1:])))
+    found = losses.row_losses(_per_row(loss), kernels.repeat_rows(y, d), predictions)
+    return xp.reshape(found, (y.shape[0], d))

@@ -1,0 +1,312 @@
+"""How much a given model relies on a feature: thin compositions of plan, loss, reduction and inference."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from reliance import blocks, inference, plans, results
+from reliance._array import Array
+from reliance.executors import Caller
+from reliance.inputs import Block, Problem, Progress, check_choice, check_draws, prepare
+from reliance.losses import Loss, Metric
+from reliance.plans import Plan
+from reliance.results import Importance
+from reliance.rng import RandomState
+
+_COMPARE = ("difference", "ratio")
+
+
+def ablation_importance(
+    model: Any,
+    X: Array,
+    y: Array | None = None,
+    *,
+    draws: int = 10,
+    loss: Any = "squared_error",
+    compare: str = "difference",
+    features: Any = None,
+    weights: Array | None = None,
+    rng: RandomState = None,
+    memory: int | str | None = None,
+    block: Block = None,
+    progress: Progress = False,
+    names: Sequence[str] | None = None,
+    keep: str | Sequence[str] = (),
+) -> Importance | dict[str, Importance]:
+    r"""Randomized ablation importance: each value replaced by independent draws from its column.
+
+    .. math:: \Delta\hat R_j = \frac{1}{nK} \sum_{k=1}^{K} \sum_{i=1}^{n}
+              \ell(f(x_i \text{ with feature } j \text{ of } x_{d(i,k)}), y_i) - \ell(f(x_i), y_i)
+
+    with donors d(i, k) independent and uniform over all n rows, the row itself included (equation 10 of the paper, whose
+    first line prints the two losses the wrong way round).
+
+    Parameters
+    ----------
+    model : callable, scikit-learn estimator or torch.nn.Module
+        ``batch (m, *features) -> predictions (m, ...)`` on the namespace and device of ``X``.
+    X : array (n, *features)
+        NumPy, CuPy, JAX or torch; the work happens where it is. Nested lists are taken as NumPy.
+    y : array (n, ...), optional
+        Labels; not needed for ``loss="prediction_shift"``.
+    draws : int
+        K, how many times each row is replaced.
+    loss : str, callable, Metric or a list of these
+        ``"squared_error"``, ``"absolute_error"``, ``"log_loss"``, ``"cross_entropy"``, ``"zero_one"``, ``"hinge"``,
+        ``"huber"``, ``"pinball"``, ``"poisson_deviance"``, ``"prediction_shift"``, the metrics ``"auc"``, ``"r2"``,
+        ``"rmse"``, ``"accuracy"`` (as 1 - AUC, 1 - R2, RMSE, 1 - accuracy), ``loss(y, prediction) -> (m,)``, or a
+        `Metric`. A list evaluates the model once and gives a mapping of results.
+    compare : {"difference", "ratio"}
+        Replaced risk minus, or over, the base risk.
+    features : optional
+        What to measure: None for each column; a list of indices, names or tuples of them as groups; a mapping from names
+        to columns; an integer mask of the shape of a row for inputs of several dimensions.
+    weights : array (n,), optional
+        Weights of the rows' losses. Donors count equally.
+    rng : int, SeedSequence or Generator, optional
+        The same seed gives the same donors on every backend and at every block size. A Generator is consumed once.
+    memory : int or str, optional
+        Bytes that may be allocated, such as ``"512MB"`` (default 1 GB), beyond X, y and what the model itself needs.
+    block : int, (rows, draws) or "tune", optional
+        Rows of a block, its shape, or measure the fastest size.
+    progress : bool or callable
+        Show a bar, or call ``progress(done, total)``.
+    names : sequence of str, optional
+        Names of the columns.
+    keep : str or sequence of str
+        ``"rows"`` keeps ``row_values`` (p, n).
+
+    Returns
+    -------
+    Importance
+        Or a dict from the losses' names to results if ``loss`` is a list.
+
+    Notes
+    -----
+    ``result.interval(formulation="fixed-data")`` and ``"random-variable"`` are the paper's two intervals. The second takes
+    all nK changes for independent, so it is too short for K > 1: at n = 200 and a nominal 95% it covered 91%, 65% and 38%
+    for K = 1, 5 and 20. The default, ``"population"``, keeps its level.
+
+    References
+    ----------
+    Merrick, L. (2019). Randomized ablation feature importance. arXiv:1910.00174.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> result = rl.ablation_importance(lambda X: 2 * X[:, 0], X, 2 * X[:, 0], draws=5, rng=0)
+    >>> bool(result.values[0] > 4), result.values[1:].tolist()
+    (True, [0.0, 0.0])
+    """
+    problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
+    return measure(problem, plans.Resample(problem.n, check_draws(draws), problem.key), compare, "ablation_importance")
+
+
+def permutation_importance(
+    model: Any,
+    X: Array,
+    y: Array | None = None,
+    *,
+    draws: int = 20,
+    loss: Any = "squared_error",
+    compare: str = "difference",
+    features: Any = None,
+    weights: Array | None = None,
+    rng: RandomState = None,
+    memory: int | str | None = None,
+    block: Block = None,
+    progress: Progress = False,
+    names: Sequence[str] | None = None,
+    keep: str | Sequence[str] = (),
+) -> Importance | dict[str, Importance]:
+    r"""Permutation importance, by shifts of one random ordering.
+
+    After one random ordering of the rows, draw k gives the row at position q the feature of the row at position
+    (q + s_k) mod n, with distinct random shifts s_k:
+
+    .. math:: \frac{1}{nK} \sum_{k=1}^{K} \sum_{i=1}^{n} \ell(f(x_i \text{ with feature } j \text{ of } x_{d(i,k)}), y_i)
+
+    minus, or over, the base risk. Every row is used equally often as base and as donor and never as its own donor, and
+    all n - 1 shifts are exactly the n(n-1) pairs of `model_reliance`. Draws beyond n - 1 start a new ordering; they can
+    add nothing but cost, which a warning says.
+
+    Parameters
+    ----------
+    model, X, y, loss, compare, features, weights, rng, memory, block, progress, names, keep
+        As in `ablation_importance`.
+    draws : int
+        K, the number of permutations. The first K of 2K draws are the K draws.
+
+    Returns
+    -------
+    Importance
+        Or a dict from the losses' names to results if ``loss`` is a list.
+
+    References
+    ----------
+    Breiman, L. (2001). Random forests. Machine Learning 45, 5-32.
+    Molnar, C. Interpretable machine learning, section 7.5.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> y = X[:, 0] > 0
+    >>> result = rl.permutation_importance(lambda X: X[:, 0], X, y, loss="auc", rng=0)
+    >>> bool(abs(result.values[0] - 0.5) < 0.05), result.values[1:].tolist()
+    (True, [0.0, 0.0])
+    """
+    problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
+    plan = plans.Shifts(problem.n, _checked_shifts(draws, problem.n, "draws"), problem.key)
+    return measure(problem, plan, compare, "permutation_importance")
+
+
+def model_reliance(
+    model: Any,
+    X: Array,
+    y: Array | None = None,
+    *,
+    pairs: str | int = "all",
+    loss: Any = "squared_error",
+    compare: str = "ratio",
+    route: str = "auto",
+    features: Any = None,
+    weights: Array | None = None,
+    rng: RandomState = None,
+    memory: int | str | None = None,
+    block: Block = None,
+    progress: Progress = False,
+    names: Sequence[str] | None = None,
+    keep: str | Sequence[str] = (),
+) -> Importance | dict[str, Importance]:
+    r"""Model reliance: the risk over all pairs of rows that lend each other a feature, over the base risk.
+
+    .. math:: \hat e_{switch} = \frac{1}{n(n-1)} \sum_{i} \sum_{k \ne i} \ell(f(x_i \text{ with feature } j \text{ of } x_k), y_i),
+              \qquad MR_j = \hat e_{switch} / \hat e_{orig}
+
+    Parameters
+    ----------
+    model, X, y, loss, features, weights, rng, memory, block, progress, names, keep
+        As in `ablation_importance`.
+    pairs : {"all", "halves"} or int
+        ``"all"``: the exact n(n-1) estimate, O(n) memory. ``"halves"``: row i of the first half and row i + n/2 lend each
+        other their feature, rows in the order given; an odd last row is left out, with a warning. An integer: so many
+        shifts, as in `permutation_importance`.
+    compare : {"ratio", "difference"}
+    route : {"auto", "plain"}
+        How the pairs are evaluated. ``"plain"``: every pair by a call of the model.
+
+    Returns
+    -------
+    Importance
+        Or a dict from the losses' names to results if ``loss`` is a list.
+
+    Notes
+    -----
+    All pairs are evaluated as rectangles of rows and donors; the n cells in which a row would be its own donor are
+    evaluated with the rest and masked, so ``evaluations`` is n^2 a feature. A whole-set metric (AUC, R2, ...) is computed
+    for each of the n - 1 shifts of the data, which together are all the pairs, and averaged over them.
+
+    References
+    ----------
+    Fisher, A., Rudin, C., Dominici, F. (2019). All models are wrong, but many are useful. JMLR 20(177).
+    Rudin, C. Variable importance, Duke course notes.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 5.0]])
+    >>> y = np.array([0.0, 1.0, 3.0])
+    >>> result = rl.model_reliance(lambda X: X[:, 0], X, y)
+    >>> result.values.tolist()  # (1 + 9 + 0 + 4 + 9 + 4) / 6 over 1 / 3
+    [13.5, 1.0]
+    """
+    check_choice(route, ("auto", "plain"), "route")
+    problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
+    plan: Plan
+    if pairs == "all":
+        # A metric needs all rows of a draw at once: the same pairs, a whole shift at a time.
+        whole = any(isinstance(function, Metric) for function in problem.losses)
+        plan = plans.every_shift(problem.n) if whole else plans.Pairs(problem.n)
+    elif pairs == "halves":
+        if problem.n % 2:
+            warnings.warn(f"pairs='halves' leaves out the last of {problem.n} rows", UserWarning, stacklevel=2)
+            problem = problem.head(problem.n - 1)
+        plan = plans.halves(problem.n)
+    elif isinstance(pairs, str):
+        raise ValueError(f"pairs={pairs!r} is unknown: choose 'all', 'halves' or a number of shifts")
+    else:
+        plan = plans.Shifts(problem.n, _checked_shifts(pairs, problem.n, "pairs"), problem.key)
+    return measure(problem, plan, compare, "model_reliance")
+
+
+def measure(problem: Problem, plan: Plan, compare: str, method: str) -> Importance | dict[str, Importance]:
+    """The common composition: base pass, one evaluation of the plan, one result for each loss."""
+    check_choice(compare, _COMPARE, "compare")
+    call = Caller(problem.model)
+    with blocks.session(problem):
+        base = blocks.base_pass(problem, call)
+        risks = [inference.risk(values, problem.host_weights) for values in base.host_losses]
+        for function, risk in zip(problem.losses, risks, strict=True):
+            if compare == "ratio" and risk == 0:
+                raise ValueError(
+                    f"compare='ratio' divides by the base risk, which is 0 under loss={function.name!r}: "
+                    "use compare='difference'"
+                )
+        run = blocks.evaluate(problem, plan, base, call)
+    found = {}
+    for index, (function, risk) in enumerate(zip(problem.losses, risks, strict=True)):
+        summaries = [
+            inference.summarize(
+                run.moments[feature.name][index],
+                base.host_losses[index],
+                problem.host_weights,
+                plan,
+                compare,
+                per_row=_has_rows(function),
+            )
+            for feature in problem.features
+        ]
+        found[function.name] = results.from_summaries(
+            [feature.name for feature in problem.features],
+            summaries,
+            base_risk=risk,
+            compare=compare,
+            method=method,
+            loss=function.name,
+            plan_kind=plan.kind,
+            n=plan.n,
+            draws_per_row=plan.draws,
+            evaluations=[plan.n * plan.columns] * len(problem.features),
+            routes=["plain"] * len(problem.features),
+            block=run.block,
+            key=problem.key,
+            keep_rows="rows" in problem.keep,
+        )
+    return found if problem.several else found[problem.losses[0].name]
+
+
+def _has_rows(function: Loss | Metric) -> bool:
+    """Whether a loss has per-row values, its own or through an influence function."""
+    return not isinstance(function, Metric) or function.influence is not None
+
+
+def _checked_shifts(draws: Any, n: int, name: str) -> int:
+    draws = check_draws(draws, name)
+    if draws < 3 and n > 3:
+        warnings.warn(
+            f"{name}={draws}: with fewer than 3 draws the population interval rests on a rough bound; use 3 or more",
+            UserWarning,
+            stacklevel=3,
+        )
+    if draws > n - 1:
+        warnings.warn(
+            f"{name}={draws} is more than the {n - 1} shifts of {n} rows, which are all pairs already: further draws "
+            "start a new ordering and repeat pairs; model_reliance(pairs='all') gives the exact value",
+            UserWarning,
+            stacklevel=3,
+        )
+    return draws

@@ -1,0 +1,332 @@
+"""Everything the user passes is checked once, here, and becomes one frozen `Problem`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array, models
+from reliance._array import Array, Device, Namespace
+from reliance.features import Feature, resolve_features
+from reliance.losses import Loss, Metric, resolve_all
+from reliance.models import Model
+from reliance.rng import RandomState, resolve_key
+from reliance.stores import ArrayStore
+
+DEFAULT_MEMORY = "1GB"
+KEEPS = ("rows",)
+
+Progress: TypeAlias = bool | Callable[[int, int], None]
+Block: TypeAlias = int | tuple[int, int] | str | None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model and the rows to measure it on, checked.
+
+    Attributes
+    ----------
+    store : ArrayStore
+        The rows, on the device where the work happens.
+    targets : tuple
+        For each loss what predictions are compared with, ``(n, ...)``; None for the model's own predictions.
+    weights : array (n,) or None
+        Weights of the rows' losses; ``host_weights`` the same on the host in float64.
+    features : tuple of Feature
+    losses : tuple of Loss or Metric
+    key : int
+        Of the random numbers.
+    memory : int
+        Bytes that the engine may allocate.
+    block : int, (rows, draws), "tune" or None
+    """
+
+    model: Model
+    store: ArrayStore
+    targets: tuple[Array | None, ...]
+    weights: Array | None
+    host_weights: NDArray[np.float64] | None
+    features: tuple[Feature, ...]
+    losses: tuple[Loss | Metric, ...]
+    several: bool
+    key: int
+    memory: int
+    block: Block
+    progress: Progress
+    keep: frozenset[str]
+
+    @property
+    def n(self) -> int:
+        return self.store.n
+
+    @property
+    def xp(self) -> Namespace:
+        return self.store.xp
+
+    @property
+    def device(self) -> Device:
+        return self.store.device
+
+    def head(self, n: int) -> Problem:
+        """The same problem on its first n rows."""
+        return dataclasses.replace(
+            self,
+            store=self.store.head(n),
+            targets=tuple(None if t is None else t[:n, ...] for t in self.targets),
+            weights=None if self.weights is None else self.weights[:n],
+            host_weights=None if self.host_weights is None else self.host_weights[:n],
+        )
+
+
+def prepare(
+    model: Any,
+    X: Any,
+    y: Any,
+    features: Any = None,
+    loss: Any = "squared_error",
+    weights: Any = None,
+    rng: RandomState = None,
+    memory: int | str | None = None,
+    block: Block = None,
+    progress: Progress = False,
+    names: Sequence[str] | None = None,
+    keep: str | Sequence[str] = (),
+) -> Problem:
+    """Check the arguments that all methods share."""
+    losses = resolve_all(loss)
+    X = _as_array(X, "X")
+    y = None if y is None else _as_array(y, "y")
+    weights = None if weights is None else _as_array(weights, "weights")
+    _check_rows(X)
+    _check_companion(X, y, "y")
+    _check_companion(X, weights, "weights")
+    # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
+    _check_finite(X, y)
+    host_weights = None if weights is None else _checked_weights(weights)
+    X, y, weights = _at_home(model, X, y, weights)
+    adapted = models.adapt(model, losses)
+    return Problem(
+        model=adapted,
+        store=ArrayStore.of(X),
+        targets=tuple(_target(function, y, adapted) for function in losses),
+        weights=weights,
+        host_weights=host_weights,
+        features=resolve_features(features, names, tuple(X.shape[1:])),
+        losses=losses,
+        several=isinstance(loss, list | tuple),
+        key=resolve_key(rng),
+        memory=parse_memory(DEFAULT_MEMORY if memory is None else memory),
+        block=_checked_block(block),
+        progress=_checked_progress(progress),
+        keep=_checked_keep(keep),
+    )
+
+
+def check_draws(draws: Any, name: str = "draws") -> int:
+    """A number of draws: an integer of at least 1."""
+    if isinstance(draws, bool | np.bool_) or not isinstance(draws, int | np.integer):
+        raise TypeError(f"{name}={draws!r} is not an integer: pass how many times each row is replaced")
+    if draws < 1:
+        raise ValueError(f"{name}={draws} is too small: each row must be replaced at least once")
+    return int(draws)
+
+
+def check_choice(value: Any, choices: Sequence[str], name: str) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name}={value!r} is unknown: choose one of {', '.join(map(repr, choices))}")
+    return value
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Arrays
+
+
+def _as_array(x: Any, name: str) -> Array:
+    """An array of a supported namespace as it is; nested lists as NumPy."""
+    if isinstance(x, Generator | Iterator | map | zip | filter):
+        raise TypeError(f"{name} is a {type(x).__name__}, which can be read only once: pass an array or list({name})")
+    if hasattr(x, "iloc") or hasattr(x, "__dataframe__"):
+        raise TypeError(
+            f"{name} is a table ({type(x).__name__}): pass {name}.to_numpy(), and names= to keep the column names"
+        )
+    if not _array.is_array(x):
+        if not isinstance(x, list | tuple | range):
+            raise TypeError(
+                f"{name} is a {type(x).__name__}: pass a NumPy, CuPy, JAX or torch array, or a list of numbers"
+            )
+        try:
+            x = np.asarray(x)
+        except ValueError as error:
+            raise ValueError(f"{name} is a list that NumPy cannot read as an array: its rows differ in length") from error
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array: fill or drop the masked entries first")
+    if _array.namespace(x) is _array.namespace(np.empty(0)) and x.dtype.kind not in "biufUS":
+        raise TypeError(f"{name} has dtype {x.dtype}: pass numbers, for instance {name}.astype(float)")
+    return x
+
+
+def _check_rows(X: Array) -> None:
+    if X.ndim < 2:
+        raise ValueError(f"X has shape {tuple(X.shape)}: it must be (n, features), for one feature X[:, None]")
+    if X.shape[0] < 2:
+        raise ValueError(f"X has {X.shape[0]} rows: replacing a feature needs at least 2, one to lend and one to borrow")
+    if math.prod(X.shape[1:]) == 0:
+        raise ValueError(f"X has shape {tuple(X.shape)}: there is no feature to replace")
+    if X.shape[0] >= 2**31:
+        raise ValueError(f"X has {X.shape[0]} rows: the limit is 2**31 - 1")
+    if isinstance(X, np.ndarray) and X.dtype.kind in "US":
+        raise TypeError(f"X has dtype {X.dtype}: pass numbers, for instance with the strings encoded as integers")
+
+
+def _check_companion(X: Array, other: Array | None, name: str) -> None:
+    """y and weights come with X: same namespace, same device, same number of rows."""
+    if other is None:
+        return
+    if _array.namespace(other) is not _array.namespace(X) or _array.device(other) != _array.device(X):
+        raise TypeError(
+            f"{name} is a {_array.describe(other)} but X is a {_array.describe(X)}: convert one of them, so that both "
+            "are of one kind and on one device"
+        )
+    if other.ndim == 0 or other.shape[0] != X.shape[0]:
+        raise ValueError(
+            f"{name} has shape {tuple(other.shape)} but X has {X.shape[0]} rows: their first axes must be equal"
+        )
+
+
+def _all_finite(x: Array) -> bool:
+    xp = _array.namespace(x)
+    if isinstance(x, np.ndarray) and x.dtype.kind not in "fc":
+        return True
+    return not _array.is_floating(xp, x.dtype) or bool(_array.to_host(xp.all(xp.isfinite(x))))
+
+
+def _check_finite(X: Array, y: Array | None) -> None:
+    if y is not None and not _all_finite(y):
+        raise ValueError("y holds NaN or infinite values: drop those rows, a loss cannot be computed for them")
+    if not _all_finite(X):
+        warnings.warn(
+            "X holds NaN or infinite values. They are passed on as they are: fine if the model takes them.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _checked_weights(weights: Array) -> NDArray[np.float64]:
+    """Weights on the host in float64, for inference."""
+    if weights.ndim != 1:
+        raise ValueError(f"weights has shape {tuple(weights.shape)}: give one number a row, shape ({weights.shape[0]},)")
+    host = np.asarray(_array.to_host(weights), dtype=np.float64)
+    if not np.isfinite(host).all():
+        raise ValueError("weights holds NaN or infinite values: give finite, non-negative numbers")
+    if (host < 0).any():
+        raise ValueError(f"weights holds negative values (the smallest is {host.min():g}): give non-negative numbers")
+    if not host.any():
+        raise ValueError("weights are all zero: at least one row must count")
+    return host
+
+
+def _at_home(model: Any, X: Array, y: Array | None, weights: Array | None) -> tuple[Array, Array | None, Array | None]:
+    """Move the data, once and explicitly, to the device and floating dtype of a torch module.
+
+    NumPy data go where the module is. A tensor on another device is an error: which of the two moves is the user's
+    decision.
+    """
+    if not models.is_torch_module(model):
+        return X, y, weights
+    import array_api_compat.torch as xp
+
+    home = models.torch_home(model)
+    dev, dtype = (_array.device(xp.empty(0)), None) if home is None else home
+    if isinstance(X, np.ndarray):
+        X, y, weights = (None if a is None else _array.from_host(a, xp, dev) for a in (X, y, weights))
+    elif _array.namespace(X) is not xp:
+        raise TypeError(f"X is a {_array.describe(X)} but the model is a torch module: pass X as a torch tensor")
+    elif X.device != dev:
+        raise ValueError(
+            f"X is on {X.device} but the model's parameters are on {dev}: move one of them, for instance X.to({str(dev)!r})"
+        )
+    if dtype is None:
+        return X, y, weights
+    if not X.is_floating_point():
+        if not models.takes_integers(model):
+            raise TypeError(
+                f"X has dtype {X.dtype} but the model computes in {dtype}: pass X.to({dtype}), or a function that converts"
+            )
+        return X, y, weights
+    return X.to(dtype), y, weights
+
+
+def _target(function: Loss | Metric, y: Array | None, model: Model) -> Array | None:
+    """What predictions are compared with; labels as positions among the model's classes where it has them."""
+    if function.target == "prediction":
+        return None
+    if y is None:
+        raise ValueError(
+            f"y is None but loss={function.name!r} needs labels: pass y, or loss='prediction_shift', which needs none"
+        )
+    if model.classes is None or function.target != "class":
+        return y
+    position = np.searchsorted(model.classes, y)
+    known = model.classes[np.minimum(position, len(model.classes) - 1)] == y
+    if not np.all(known):
+        stranger = np.unique(y[~known])[0]
+        raise ValueError(
+            f"y holds the label {stranger!r}, which is not among the model's classes {model.classes.tolist()}: "
+            "drop those rows or fit the model on all labels"
+        )
+    return position
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Settings
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+def parse_memory(memory: int | str) -> int:
+    """Bytes, from a number or text such as "512MB" or "2GiB"."""
+    if isinstance(memory, int | np.integer) and not isinstance(memory, bool):
+        number = int(memory)
+    else:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
+        if match is None or match[2].lower() not in _UNITS:
+            raise ValueError(f"memory={memory!r} is not an amount: pass bytes as an integer or text such as '512MB'")
+        number = int(float(match[1]) * _UNITS[match[2].lower()])
+    if number < 1:
+        raise ValueError(f"memory={memory!r} is too small: pass a positive number of bytes")
+    return number
+
+
+def _checked_block(block: Block) -> Block:
+    if block is None or block == "tune":
+        return block
+    sizes = block if isinstance(block, tuple) else (block,)
+    whole = all(isinstance(s, int | np.integer) and not isinstance(s, bool) for s in sizes)
+    if isinstance(block, str) or not whole or len(sizes) > 2 or min(sizes) < 1:  # type: ignore[type-var]
+        raise ValueError(
+            f"block={block!r} is not a block size: pass a number of rows, (rows, draws), 'tune', or None for the default"
+        )
+    return block
+
+
+def _checked_progress(progress: Progress) -> Progress:
+    if not isinstance(progress, bool) and not callable(progress):
+        raise TypeError(f"progress={progress!r}: pass True, False or a function (done, total) -> None")
+    return progress
+
+
+def _checked_keep(keep: str | Sequence[str]) -> frozenset[str]:
+    wanted = (keep,) if isinstance(keep, str) else tuple(keep)
+    for name in wanted:
+        if name not in KEEPS:
+            raise ValueError(f"keep={name!r} is unknown: what can be kept is {', '.join(map(repr, KEEPS))}")
+    return frozenset(wanted)

@@ -1,0 +1,181 @@
+"""The pure tile functions: switched inputs, predictions to losses, losses to sums.
+
+Nothing here depends on values, writes in place or knows the backend, so the same functions run eagerly, under
+``jax.jit``, under autodiff and on any device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from reliance import losses as _losses
+from reliance._array import Array, namespace
+from reliance.losses import Loss, Metric
+
+
+def repeat_rows(x: Array, d: int) -> Array:
+    """``(b, ...) -> (b * d, ...)``: each row d times, its copies side by side."""
+    xp = namespace(x)
+    b = x.shape[0]
+    return xp.reshape(xp.broadcast_to(x[:, None, ...], (b, d, *x.shape[1:])), (b * d, *x.shape[1:]))
+
+
+def switched_rows(X: Array, rows: Array, donors: Array, columns: Array) -> Array:
+    """Rows with some columns taken from donor rows.
+
+    Parameters
+    ----------
+    X : array (n, P)
+    rows : integer array (b,)
+    donors : integer array (b, d), or (d,) if all rows borrow from the same donors
+    columns : boolean array (P,)
+        True where the value is the donor's. An operand, not a constant: features share one compilation.
+
+    Returns
+    -------
+    array (b * d, P)
+    """
+    xp = namespace(X)
+    b, d, width = rows.shape[0], donors.shape[-1], X.shape[1]
+    lent = xp.take(X, xp.reshape(donors, (-1,)), axis=0)
+    lent = xp.reshape(lent, (1, d, width) if donors.ndim == 1 else (b, d, width))
+    own = xp.take(X, rows, axis=0)[:, None, :]
+    return xp.reshape(xp.where(columns, lent, own), (b * d, width))
+
+
+def written_rows(X: Array, rows: Array, values: Array, columns: Array, places: Array) -> Array:
+    """Rows with given values written into some columns.
+
+    Parameters
+    ----------
+    values : array (b, d, g)
+    columns : boolean array (P,)
+    places : integer array (P,)
+        For each column that is written, which of the g values it takes.
+    """
+    xp = namespace(X)
+    b, d, _ = values.shape
+    own = xp.take(X, rows, axis=0)[:, None, :]
+    return xp.reshape(xp.where(columns, xp.take(values, places, axis=2), own), (b * d, X.shape[1]))
+
+
+def answers(
+    functions: Sequence[Loss | Metric], targets: Sequence[Array], predictions: Array, shape: tuple[int, int]
+) -> tuple[Array, ...]:
+    """For each loss what is kept of a block: per-row losses (b, d), or a metric's predictions (b, d, ...).
+
+    ``targets`` are already repeated to the b * d rows of ``predictions``.
+    """
+    xp = namespace(predictions)
+    kept = []
+    for function, target in zip(functions, targets, strict=True):
+        if isinstance(function, Metric):
+            kept.append(xp.reshape(predictions, (*shape, *predictions.shape[1:])))
+        else:
+            kept.append(xp.reshape(_losses.row_losses(function, target, predictions), shape))
+    return tuple(kept)
+
+
+def is_sound(functions: Sequence[Loss | Metric], predictions: Array) -> Array:
+    """0-d bool on the device: all predictions are finite and such as the losses require."""
+    xp = namespace(predictions)
+    sound = xp.all(xp.isfinite(predictions)) if xp.isdtype(predictions.dtype, "real floating") else None
+    for function in functions:
+        if function.valid is not None:
+            valid = function.valid(predictions)
+            sound = valid if sound is None else xp.logical_and(sound, valid)
+    if sound is None:
+        sound = xp.all(xp.equal(predictions, predictions))
+    return sound
+
+
+# What is kept of a block: an array for each loss, and whether its predictions are sound.
+Part: TypeAlias = tuple[tuple[Array, ...], Array]
+Predict: TypeAlias = Callable[[Array], Array]
+
+
+class Lending(NamedTuple):
+    """How the donor sums of a whole-rows tile are gathered: see `reliance.plans.Users`."""
+
+    index: Array
+    bounds: Array | None
+
+
+def donor_sums(changes: Array, lending: Lending) -> Array:
+    """``(n, d) -> (n,)``: for each donor the sum over its uses.
+
+    A gather, never a scatter-add, so that the sums do not depend on the order in which a device adds.
+    """
+    xp = namespace(changes)
+    flat = xp.reshape(changes, (-1,))
+    if lending.bounds is None:
+        return xp.sum(xp.reshape(xp.take(flat, lending.index), (-1, changes.shape[1])), axis=1)
+    # Differences of cumulative sums lose digits to the running total: centre first, so that it stays small.
+    centre = xp.mean(flat)
+    running = xp.cumulative_sum(xp.take(flat, lending.index) - centre, include_initial=True)
+    edges = xp.take(running, lending.bounds)
+    uses = xp.astype(lending.bounds[1:] - lending.bounds[:-1], flat.dtype)
+    return edges[1:] - edges[:-1] + centre * uses
+
+
+def tile_sums(
+    losses: Array, base: Array, weights: Array | None, mask: Array | None, lending: Lending | None, sound: Array
+) -> Array:
+    """The sums of one tile and one loss, packed into one vector so that they travel to the host together.
+
+    Parameters
+    ----------
+    losses : array (b, d)
+        L(i, k).
+    base : array (b,)
+        l(i).
+    weights : array (b,) or None
+    mask : boolean array (b, d) or None
+        False where a cell does not count (a row that is its own donor, padding).
+    lending : Lending or None
+        Of whole-rows tiles; in rectangular tiles the columns are the donors.
+    sound : boolean array ()
+
+    Returns
+    -------
+    array (b + d [+ n] + 2,)
+        Row sums of D = L - l, column sums of w D, donor sums of w D, the sum of w^2 D^2, and 1 if the tile is sound.
+    """
+    xp = namespace(losses)
+    changes = losses - base[:, None]
+    if mask is not None:
+        changes = xp.where(mask, changes, xp.zeros_like(changes))
+    weighted = changes if weights is None else changes * weights[:, None]
+    parts = [xp.sum(changes, axis=1), xp.sum(weighted, axis=0)]
+    if lending is not None:
+        parts.append(donor_sums(weighted, lending))
+    squares = xp.reshape(xp.sum(weighted * weighted), (1,))
+    return xp.concat([*parts, squares, xp.reshape(xp.astype(sound, changes.dtype), (1,))])
+
+
+def join(
+    functions: Sequence[Loss | Metric],
+    targets: Sequence[Array],
+    base: Sequence[Array],
+    weights: Array | None,
+    parts: Sequence[Part],
+    mask: Array | None,
+    lending: Lending | None,
+) -> Array:
+    """``(L, size)``: the packed sums of a tile, a line for each loss, from what was kept of its blocks.
+
+    Targets, base losses and weights are those of the tile's rows; the blocks may be padded beyond them.
+    """
+    xp = namespace(*base)
+    sound = parts[0][1]
+    for _, other in parts[1:]:
+        sound = xp.logical_and(sound, other)
+    lines = []
+    for index, function in enumerate(functions):
+        pieces = [kept[index] for kept, _ in parts]
+        losses = pieces[0] if len(pieces) == 1 else xp.concat(pieces)[: base[index].shape[0], ...]
+        if isinstance(function, Metric):
+            losses = _losses.draw_losses(function, targets[index], losses, weights)
+        lines.append(tile_sums(losses, base[index], weights, mask, lending, sound))
+    return xp.stack(lines)

@@ -1,0 +1,155 @@
+"""What can be called as a model: callables, scikit-learn estimators, torch modules, JAX functions."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance._array import Array, Device, DType, describe, device, is_array, namespace
+from reliance.losses import Loss, Metric
+
+# Libraries that check their input and schedule threads at each call want fewer, larger calls than an array function.
+_ESTIMATOR_BLOCK_ROWS = 16384
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model as the engine sees it.
+
+    Attributes
+    ----------
+    predict : callable
+        ``(m, *features) -> (m, ...)``, on the namespace and device of its input.
+    source : object
+        What the user passed: compiled functions are shared between calls that pass the same object.
+    classes : array or None
+        The labels that the columns of predicted probabilities stand for.
+    block_rows : int or None
+        How many rows a call should have, where the default is a bad choice.
+    session : callable
+        A context in which the model is called: evaluation mode, for instance.
+    """
+
+    predict: Callable[[Array], Array]
+    source: Any
+    classes: NDArray[Any] | None = None
+    block_rows: int | None = None
+    session: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+
+
+def name_of(model: object) -> str:
+    return getattr(model, "__qualname__", None) or type(model).__name__
+
+
+def adapt(model: object, functions: Sequence[Loss | Metric]) -> Model:
+    """The model behind what the user passed, predicting what the losses need."""
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, type):
+        raise TypeError(f"model={name_of(model)} is a class: pass a fitted instance of it")
+    if is_torch_module(model):
+        return Model(model, model, session=lambda: _evaluation_mode(model))  # type: ignore[arg-type]
+    if hasattr(model, "predict") and not callable(model):
+        return _estimator(model, functions)
+    if callable(model):
+        return Model(model, model)
+    raise TypeError(
+        f"model={model!r} cannot be called: pass a function batch -> predictions, a fitted scikit-learn estimator "
+        "or a torch.nn.Module"
+    )
+
+
+def is_torch_module(model: object) -> bool:
+    """Without importing torch: whoever has a module has imported it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def torch_home(module: Any) -> tuple[Device, DType] | None:
+    """Device and dtype of a torch module's floating parameters and buffers; None if it has none."""
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.is_floating_point():
+            return tensor.device, tensor.dtype
+    return None
+
+
+def takes_integers(module: Any) -> bool:
+    """Whether a torch module may want integer input: it looks up embeddings."""
+    import torch
+
+    return any(isinstance(part, torch.nn.Embedding | torch.nn.EmbeddingBag) for part in module.modules())
+
+
+@contextlib.contextmanager
+def _evaluation_mode(module: Any) -> Iterator[None]:
+    """Dropout off, batch statistics frozen; every submodule gets its own mode back, also after an error."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+def _estimator(model: Any, functions: Sequence[Loss | Metric]) -> Model:
+    """A scikit-learn estimator: ``predict_proba`` for probability losses, ``decision_function`` for margins."""
+    wanted = {f.output for f in functions}
+    by_label = [f.name for f in functions if f.output == "value" and f.target != "class"]
+    if "probability" in wanted and wanted <= {"value", "probability"}:
+        if by_label:
+            raise ValueError(
+                f"loss={by_label[0]!r} needs predict and another of the losses predict_proba: "
+                "one pass evaluates the model once, so measure them in separate calls"
+            )
+        method = "predict_proba"  # labels follow from probabilities, so accuracy shares their evaluation
+    elif len(wanted) > 1:
+        raise ValueError(
+            f"loss={[f.name for f in functions]} needs several kinds of prediction ({sorted(wanted)}): "
+            "one pass evaluates the model once, so measure them in separate calls"
+        )
+    else:
+        method = {"value": "predict", "probability": "predict_proba", "score": "decision_function"}[wanted.pop()]
+    predict = getattr(model, method, None)
+    if predict is None:
+        raise TypeError(
+            f"model={name_of(model)} has no {method}, which loss={functions[0].name!r} needs: choose another loss or "
+            "pass a function, for instance lambda X: model.decision_function(X)"
+        )
+    classes = getattr(model, "classes_", None) if method != "predict" else None
+    if isinstance(classes, list):
+        raise ValueError("model has several outputs with classes of their own: pass a function for one of them")
+    return Model(predict, model, None if classes is None else np.asarray(classes), _ESTIMATOR_BLOCK_ROWS)
+
+
+def check_prediction(prediction: Any, block: Array, model: Model) -> None:
+    """A prediction must be an array of the block's own kind with one entry a row. Looks at no values."""
+    rows = block.shape[0]
+    name = name_of(model.source)
+    if type(prediction) is not type(block):
+        if not is_array(prediction):
+            raise TypeError(
+                f"model {name} returned {type(prediction).__name__}, not an array: return one prediction a row as a "
+                f"{describe(block)}"
+            )
+        if namespace(prediction) is not namespace(block):
+            raise TypeError(
+                f"model {name} returned a {describe(prediction)} for a {describe(block)}: convert X to the arrays the "
+                "model works on, or convert inside the model"
+            )
+    if device(prediction) != device(block):
+        raise ValueError(
+            f"model {name} returned a {describe(prediction)} for a {describe(block)}: move the model or X, so that "
+            "both are on one device"
+        )
+    if prediction.ndim == 0 or prediction.shape[0] != rows:
+        raise ValueError(
+            f"model {name} returned shape {tuple(prediction.shape)} for {rows} rows: the first axis must have one "
+            "entry a row"
+        )

@@ -1,0 +1,286 @@
+"""Replacement plans: which row lends its feature to which row, in which draw.
+
+A plan is an immutable recipe. It makes indices on the host for any range of rows and draws and never holds them whole,
+so it needs O(n) memory for any number of draws. Rows keep their natural order in every plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import rng
+from reliance.rng import Indices
+
+Floats = NDArray[np.float64]
+
+
+class Users(NamedTuple):
+    """Where the uses of each donor stand in a whole-rows tile ``(n, d)``, flattened.
+
+    ``index`` lists the flat positions donor by donor; ``bounds (n + 1,)`` delimits the donors, or is None where every
+    donor is used exactly once in each draw, so that ``index`` has d entries a donor.
+    """
+
+    index: Indices
+    bounds: Indices | None
+
+
+class Plan(Protocol):
+    """What the engine and the inference need to know of a plan."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def draws(self) -> int:
+        """How many donors each row borrows from."""
+        ...
+
+    @property
+    def columns(self) -> int:
+        """How many columns the table of losses has: the draws, or all n donors of a rectangular plan."""
+        ...
+
+    @property
+    def rectangular(self) -> bool:
+        """Whether the columns of a tile are donors (the same ones for each row) rather than draws."""
+        ...
+
+    def cuts(self) -> tuple[int, ...]:
+        """Columns at which a tile must end."""
+        ...
+
+    def donors(self, rows: range, columns: range) -> Indices:
+        """The donors of a tile: ``(b, d)``, or ``(d,)`` if the plan is rectangular."""
+        ...
+
+    def users(self, columns: range) -> Users:
+        """The uses of each donor within some draws of all rows."""
+        ...
+
+    def spread(self, v: Floats) -> Floats:
+        """For each donor, the sum of ``v[i]`` over its uses by rows i."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """All n(n-1) pairs, as rows x donors rectangles with the diagonal masked: donor sums are axis sums."""
+
+    n: int
+    kind: str = "pairs"
+    rectangular: bool = True
+
+    @property
+    def draws(self) -> int:
+        return self.n - 1
+
+    @property
+    def columns(self) -> int:
+        return self.n
+
+    def cuts(self) -> tuple[int, ...]:
+        return ()
+
+    def donors(self, rows: range, columns: range) -> Indices:
+        return np.arange(columns.start, columns.stop, dtype=np.int64)
+
+    def users(self, columns: range) -> Users:
+        raise TypeError("a rectangular plan sums donors along an axis")
+
+    def spread(self, v: Floats) -> Floats:
+        return v.sum() - v
+
+
+class _Cycle(NamedTuple):
+    """One ordering of the rows: ``order[position]`` is a row, ``position[row]`` its place, ``shifts`` its draws."""
+
+    order: Indices
+    position: Indices
+    shifts: Indices
+
+
+@lru_cache(maxsize=4)
+def _random_cycle(key: int, n: int, cycle: int) -> _Cycle:
+    order = rng.ordering(key, n, cycle)
+    return _Cycle(order, np.argsort(order), rng.shifts(key, n, cycle))
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """The circulant design: in draw k the row at position q borrows from position (q + s_k) mod n of one random ordering.
+
+    Each draw is a derangement and uses every donor once. The n-1 shifts of an ordering are all the pairs; draws beyond
+    them start a new ordering. Without a key the ordering is the natural one and the shifts are ``first, first + 1, ...``.
+    """
+
+    n: int
+    draws: int
+    key: int | None = None
+    first: int = 1
+    kind: str = "shifts"
+    rectangular: bool = False
+
+    @property
+    def columns(self) -> int:
+        return self.draws
+
+    def cuts(self) -> tuple[int, ...]:
+        return tuple(range(self.n - 1, self.draws, self.n - 1))
+
+    @property
+    def order(self) -> Indices:
+        """The row at each circulant position (of the first ordering)."""
+        return self._cycle(0).order
+
+    @property
+    def shifts(self) -> Indices:
+        """The shifts of the draws of the first ordering."""
+        return self._cycle(0).shifts[: self.draws]
+
+    def _cycle(self, cycle: int) -> _Cycle:
+        if self.key is not None:
+            return _random_cycle(self.key, self.n, cycle)
+        natural = np.arange(self.n, dtype=np.int64)
+        return _Cycle(natural, natural, np.arange(self.first, self.n, dtype=np.int64))
+
+    def _locate(self, columns: range) -> tuple[_Cycle, Indices]:
+        """The ordering and the shifts of some draws, which lie in one cycle (see `cuts`)."""
+        number, start = divmod(columns.start, self.n - 1)
+        cycle = self._cycle(number)
+        return cycle, cycle.shifts[start : start + len(columns)]
+
+    def donors(self, rows: range, columns: range) -> Indices:
+        cycle, shifts = self._locate(columns)
+        return cycle.order[(cycle.position[rows.start : rows.stop, None] + shifts) % self.n]
+
+    def users(self, columns: range) -> Users:
+        cycle, shifts = self._locate(columns)
+        d = len(columns)
+        user = cycle.order[(cycle.position[:, None] - shifts) % self.n]
+        return Users((user * d + np.arange(d)).reshape(-1), None)
+
+    def spread(self, v: Floats) -> Floats:
+        total = np.zeros(self.n)
+        for number, start in enumerate(range(0, self.draws, self.n - 1)):
+            cycle = self._cycle(number)
+            shifts = cycle.shifts[: self.draws - start]
+            if len(shifts) == self.n - 1:  # a whole cycle: everybody else borrows from each donor once
+                total += v.sum() - v
+                continue
+            placed = v[cycle.order]
+            lent = sum((np.roll(placed, int(s)) for s in shifts), start=np.zeros(self.n))
+            total[cycle.order] += lent
+        return total
+
+
+def every_shift(n: int) -> Shifts:
+    """All pairs again, one whole shift of the data at a time: for metrics, which need all rows of a draw."""
+    return Shifts(n, n - 1, kind="pairs")
+
+
+def halves(n: int) -> Shifts:
+    """Fisher's split: row i of the first half and row i + n/2 lend each other their feature (n even)."""
+    return Shifts(n, 1, first=n // 2, kind="halves")
+
+
+@dataclass(frozen=True)
+class Resample:
+    """Merrick's draws: every row of every draw borrows from an independent, uniform row, itself included."""
+
+    n: int
+    draws: int
+    key: int
+    kind: str = "resample"
+    rectangular: bool = False
+
+    @property
+    def columns(self) -> int:
+        return self.draws
+
+    def cuts(self) -> tuple[int, ...]:
+        return ()
+
+    def donors(self, rows: range, columns: range) -> Indices:
+        drawn = [rng.iid_donors(self.key, self.n, rows.start, rows.stop, k) for k in columns]
+        return np.stack(drawn, axis=1)
+
+    def users(self, columns: range) -> Users:
+        flat = self.donors(range(self.n), columns).reshape(-1)
+        uses = np.bincount(flat, minlength=self.n)
+        bounds = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(uses, dtype=np.int64)])
+        return Users(np.argsort(flat, kind="stable"), bounds)
+
+    def spread(self, v: Floats) -> Floats:
+        total = np.zeros(self.n)
+        for k in range(self.draws):
+            donors = rng.iid_donors(self.key, self.n, 0, self.n, k)
+            total += np.bincount(donors, weights=v, minlength=self.n)
+        return total
+
+
+@dataclass(frozen=True)
+class Permutations:
+    """Explicit permutations: ``permutation(k)`` is the ``(n,)`` array of the donors of draw k."""
+
+    n: int
+    draws: int
+    permutation: Callable[[int], Indices]
+    kind: str = "permutations"
+    rectangular: bool = False
+
+    @property
+    def columns(self) -> int:
+        return self.draws
+
+    def cuts(self) -> tuple[int, ...]:
+        return ()
+
+    def _checked(self, k: int) -> Indices:
+        donors = rng.as_indices(self.permutation(k))
+        if donors.shape != (self.n,) or not np.array_equal(np.sort(donors), np.arange(self.n)):
+            raise ValueError(f"permutation {k} is not a permutation of range({self.n}): give each index exactly once")
+        return donors
+
+    def donors(self, rows: range, columns: range) -> Indices:
+        return np.stack([self._checked(k)[rows.start : rows.stop] for k in columns], axis=1)
+
+    def users(self, columns: range) -> Users:
+        user = np.stack([np.argsort(self._checked(k)) for k in columns], axis=1)
+        d = len(columns)
+        return Users((user * d + np.arange(d)).reshape(-1), None)
+
+    def spread(self, v: Floats) -> Floats:
+        total = np.zeros(self.n)
+        for k in range(self.draws):
+            total[self._checked(k)] += v
+        return total
+
+
+class Tile(NamedTuple):
+    """A rectangle of the table of losses: rows x columns (draws, or donors of a rectangular plan)."""
+
+    rows: range
+    columns: range
+
+
+def tiles(plan: Plan, shape: tuple[int, int]) -> Iterator[Tile]:
+    """The tiles of a plan, strip by strip.
+
+    Rectangular plans are cut in both directions. Other plans are cut between draws only: the uses of a donor are
+    spread over all rows, and metrics read whole columns.
+    """
+    b, d = shape if plan.rectangular else (plan.n, shape[1])
+    edges = sorted({0, plan.columns, *plan.cuts()})
+    for top in range(0, plan.n, b):
+        rows = range(top, min(top + b, plan.n))
+        for start, stop in zip(edges, edges[1:], strict=False):
+            for left in range(start, stop, d):
+                yield Tile(rows, range(left, min(left + d, stop)))

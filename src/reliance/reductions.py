@@ -1,0 +1,83 @@
+"""Accumulators: the sums of a feature over its tiles, kept on the host in float64.
+
+A tile's sums are tree reductions in the working dtype; adding them in float64 keeps 1e10 losses as exact as one tile.
+Adding is associative, so blocks, devices and machines may finish in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance.plans import Plan, Tile
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What inference needs of one feature under one loss, D = L - l.
+
+    Attributes
+    ----------
+    row_sum : array (n,)
+        Sum of D over the draws of each row.
+    donor_sum : array (n,)
+        Sum of w D over the uses of each donor.
+    sum_squares : float
+        Sum of w^2 D^2 over all rows and draws.
+    draw_sum : array (K,) or None
+        Sum of w D over the rows of each draw; None if the plan has no draws (all pairs).
+    """
+
+    row_sum: Floats
+    donor_sum: Floats
+    sum_squares: float
+    draw_sum: Floats | None
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """Running sums of one feature under one loss (arrays that `update` adds to)."""
+
+    rows: Floats
+    columns: Floats
+    donors: Floats | None
+    squares: Floats
+
+    @classmethod
+    def init(cls, plan: Plan) -> Accumulator:
+        donors = None if plan.rectangular else np.zeros(plan.n)
+        return cls(np.zeros(plan.n), np.zeros(plan.columns), donors, np.zeros(()))
+
+    @staticmethod
+    def nbytes(plan: Plan) -> int:
+        return 8 * (plan.n + plan.columns + (0 if plan.rectangular else plan.n))
+
+    def update(self, tile: Tile, sums: NDArray[np.floating], shape: tuple[int, int]) -> bool:
+        """Add a tile's packed sums (see `kernels.tile_sums`); False if the tile's predictions were not sound.
+
+        ``shape`` is the shape the tile was computed in, which padding may have made larger than the tile.
+        """
+        b, d = shape
+        rows, columns, rest = sums[:b], sums[b : b + d], sums[b + d :]
+        self.rows[tile.rows.start : tile.rows.stop] += rows[: len(tile.rows)]
+        self.columns[tile.columns.start : tile.columns.stop] += columns[: len(tile.columns)]
+        if self.donors is not None:
+            self.donors[...] += rest[: self.donors.size]
+        self.squares[...] += rest[-2]
+        return bool(rest[-1] == 1)
+
+    def merge(self, other: Accumulator) -> Accumulator:
+        """The sums of two disjoint sets of tiles."""
+        donors = None if self.donors is None or other.donors is None else self.donors + other.donors
+        return Accumulator(
+            self.rows + other.rows, self.columns + other.columns, donors, np.asarray(self.squares + other.squares)
+        )
+
+    def finalize(self, plan: Plan) -> Moments:
+        donors = self.columns if self.donors is None else self.donors
+        draws = None if plan.kind == "pairs" else self.columns
+        return Moments(self.rows, donors, float(self.squares), draws)
