@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -57,7 +58,7 @@ def network(p: int, width: int = 128) -> list[np.ndarray]:
     sizes = [p, width, width, 1]
     return [
         (rng.normal(size=(fan_in, fan_out)) / np.sqrt(fan_in)).astype(np.float32)
-        for fan_in, fan_out in zip(sizes, sizes[1:], strict=False)
+        for fan_in, fan_out in itertools.pairwise(sizes)
     ]
 
 

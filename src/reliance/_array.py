@@ -90,10 +90,6 @@ def sum_dtype(xp: Namespace, dev: Device) -> DType:
     return found.get("float64", found["float32"])
 
 
-def has_float64(xp: Namespace, dev: Device) -> bool:
-    return "float64" in real_dtypes(xp, dev)
-
-
 def index_dtype(xp: Namespace) -> DType:
     """int64, or int32 where JAX runs without 64-bit types."""
     if compat.is_jax_namespace(xp):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from reliance import _array, kernels
+from reliance import _array, kernels, loss_checks
 from reliance import losses as _losses
 from reliance import plans as _plans
 from reliance._array import Array
@@ -95,7 +95,7 @@ def _even(total: int, size: int) -> int:
 
 
 def _fixed_bytes(problem: Problem, plan: Plan, features: int, output_bytes: int) -> int:
-    """Bytes held throughout a pass over some features: accumulators, base losses, and what waits in a whole-rows tile."""
+    """Bytes held throughout a pass over some features: accumulators, base losses, what waits in a whole-rows tile."""
     losses = len(problem.losses)
     held = features * losses * Accumulator.nbytes(plan) + plan.n * (output_bytes + 24 * losses)
     if not plan.rectangular:
@@ -135,7 +135,7 @@ def base_pass(problem: Problem, call: Caller) -> Base:
         )
     losses = []
     for function, target in zip(problem.losses, targets, strict=True):
-        _losses.check(function, target, predictions)
+        loss_checks.check(function, target, predictions)
         if isinstance(function, Metric):
             losses.append(_losses.draw_losses(function, target, predictions[:, None, ...], problem.weights)[:, 0])
         else:
@@ -276,8 +276,8 @@ def _collect(
             if not accumulator.update(opened.tile, line, opened.shape) or not math.isfinite(line[-2]):
                 requirement = function.requirement or "finite predictions, and losses that do not overflow"
                 raise ValueError(
-                    f"with feature {feature.name!r} replaced, model {name_of(problem.model.source)} returned predictions "
-                    f"that loss={function.name!r} cannot take: it needs {requirement}"
+                    f"with feature {feature.name!r} replaced, model {name_of(problem.model.source)} returned "
+                    f"predictions that loss={function.name!r} cannot take: it needs {requirement}"
                 )
     pending.clear()
 

@@ -63,7 +63,6 @@ class Caller:
 
     def run(self, function: Callable[..., Any], context: Context, rows: int, data: tuple[Any, ...]) -> Any:
         """``function(context, predict, *data)``, compiled by JAX unless the model cannot be traced."""
-
         while True:
             here = context._replace(limit=self.limit)
             try:
@@ -142,7 +141,8 @@ def _diagonal_mask(tile: Tile) -> np.ndarray[Any, Any] | None:
     """False where a row of a rectangular tile would be its own donor; None where there is no such cell."""
     if tile.rows.stop <= tile.columns.start or tile.columns.stop <= tile.rows.start:
         return None
-    return np.arange(tile.rows.start, tile.rows.stop)[:, None] != np.arange(tile.columns.start, tile.columns.stop)
+    rows, donors = np.arange(tile.rows.start, tile.rows.stop), np.arange(tile.columns.start, tile.columns.stop)
+    return np.not_equal(rows[:, None], donors)
 
 
 class InPlace:
@@ -162,7 +162,7 @@ class InPlace:
             return Opened(tile, shape, None if mask is None else self._upload(mask), None)
         users = self.plan.users(tile.columns)
         bounds = None if users.bounds is None else self._upload(users.bounds)
-        return Opened(tile, shape, None, Lending(self._upload(users.index), bounds))
+        return Opened(tile, shape, None, Lending(self._upload(users.flat), bounds))
 
     def fill(self, rows: range, tile: Tile) -> None:
         """Repeat the rows in the buffer, unless they are there already, and get their donors."""
@@ -211,7 +211,6 @@ class InPlace:
         return _array.from_host(values, self.problem.xp, self.problem.device)
 
 
-
 class Traced:
     """JAX: a tile is one pure function of the data, compiled once for a tile shape and shared by features and calls.
 
@@ -256,15 +255,11 @@ class Traced:
 
     def join(self, parts: list[Part], opened: Opened) -> Array:
         base = self.base
-        return self._run(
-            _traced_join, (base.targets, base.losses, base.weights, parts, opened.mask, opened.lending)
-        )
+        return self._run(_traced_join, (base.targets, base.losses, base.weights, parts, opened.mask, opened.lending))
 
     def step(self, rows: range, opened: Opened, feature: Feature) -> Array:
         base = self.base
-        return self._run(
-            _traced_step, (*self._data(feature), base.losses, base.weights, opened.mask, opened.lending)
-        )
+        return self._run(_traced_step, (*self._data(feature), base.losses, base.weights, opened.mask, opened.lending))
 
     def _data(self, feature: Feature) -> tuple[Any, ...]:
         if feature.name not in self.chosen:
@@ -291,8 +286,8 @@ def _padded(values: range, size: int) -> np.ndarray[Any, Any]:
 def _padded_users(users: Users, n: int, d: int, size: int) -> np.ndarray[Any, Any]:
     """Flat positions in an (n, d) tile as positions in an (n, size) tile whose last columns are masked, hence zero."""
     if d == size:
-        return users.index
-    index = users.index // d * size + users.index % d
+        return users.flat
+    index = users.flat // d * size + users.flat % d
     if users.bounds is None:  # d uses a donor become size uses, the new ones of a masked cell
         return np.pad(index.reshape(n, d), ((0, 0), (0, size - d)), constant_values=d).reshape(-1)
     return np.pad(index, (0, n * (size - d)), constant_values=d)

@@ -43,9 +43,11 @@ class Table(NamedTuple):
         return f"<table>{caption}<thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>{below}"
 
 
-def number(value: float, form: str = ".4g") -> str:
+def number(value: float, form: str = "#.4g") -> str:
     """A cell; a dash for what is not known."""
-    return "-" if math.isnan(value) else format(float(value), form)
+    if value == 0.0:
+        return "0"
+    return "-" if math.isnan(value) else format(float(value), form).rstrip(".")
 
 
 def short(name: str, most: int = 40) -> str:
@@ -86,7 +88,9 @@ def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) ->
     """Write fields (arrays, numbers, strings, tuples, None) exactly. npz: the arrays, and a header with the rest."""
     path = Path(path)
     as_json = _suffix(path) == ".json"
-    arrays = {name: value for name, value in fields.items() if isinstance(value, np.ndarray) and not as_json}
+    arrays: dict[str, Any] = {
+        name: value for name, value in fields.items() if isinstance(value, np.ndarray) and not as_json
+    }
     rest = _finite({name: plain(value) for name, value in fields.items() if name not in arrays})
     text = json.dumps({"format": f"reliance.{kind}", "version": _VERSION, **rest}, allow_nan=False)
     if as_json:

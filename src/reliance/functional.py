@@ -15,7 +15,7 @@ from reliance import _array, kernels, losses
 from reliance._array import Array, device, namespace
 from reliance.kernels import Predict
 from reliance.losses import Loss, Metric
-from reliance.variance import hull, pairs_variance
+from reliance.variance import hull, pairs_variance, skewness
 
 __all__ = [
     "PairMoments",
@@ -25,6 +25,7 @@ __all__ = [
     "pairwise_moments",
     "pairwise_risk",
     "shifted_risk",
+    "skewness",
     "switched_losses",
 ]
 
@@ -114,7 +115,8 @@ def shifted_risk(
     Parameters
     ----------
     columns : int or sequence of int
-    shifts : sequence of int (K,)
+    shifts : sequence of int or integer array (K,)
+        As an array of the namespace and device of ``X`` they are an operand: new shifts need no new compilation.
 
     Returns
     -------
@@ -128,12 +130,14 @@ def shifted_risk(
     4.666666666666667
     """
     xp = namespace(X)
-    n = X.shape[0]
-    flat = xp.reshape(X, (n, -1))
-    steps = np.asarray(shifts, dtype=np.int64).reshape(-1)
-    donors = _index((np.arange(n)[:, None] + steps) % n, X)
+    flat = xp.reshape(X, (X.shape[0], -1))
+    if _array.is_array(shifts) and namespace(shifts) is xp:
+        steps = xp.reshape(xp.astype(shifts, _array.index_dtype(xp), copy=False), (-1,))
+    else:
+        steps = _index(np.asarray(shifts, dtype=np.int64).reshape(-1), X)
+    donors = (_rows(X)[:, None] + steps) % X.shape[0]
     block = kernels.switched_rows(flat, _rows(X), donors, _mask(flat, _positions(columns, flat.shape[1])))
-    return xp.mean(_block_losses(model, X, y, block, len(steps), loss))
+    return xp.mean(_block_losses(model, X, y, block, steps.shape[0], loss))
 
 
 def pairwise_risk(
@@ -148,7 +152,8 @@ def pairwise_risk(
     columns : int or sequence of int
     block : int, optional
         Rows at a time. Blocks are summed in a scan with rematerialisation, so that a gradient keeps the activations of
-        ``block * n`` cells, not of n^2. None: all at once.
+        ``block * n`` cells, not of n^2. None: all at once. (`torch.func.grad` does not go through torch's
+        rematerialisation; ``backward()`` and `torch.autograd.grad` do.)
 
     Returns
     -------

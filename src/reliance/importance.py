@@ -40,8 +40,8 @@ def ablation_importance(
     .. math:: \Delta\hat R_j = \frac{1}{nK} \sum_{k=1}^{K} \sum_{i=1}^{n}
               \ell(f(x_i \text{ with feature } j \text{ of } x_{d(i,k)}), y_i) - \ell(f(x_i), y_i)
 
-    with donors d(i, k) independent and uniform over all n rows, the row itself included (equation 10 of the paper, whose
-    first line prints the two losses the wrong way round).
+    with donors d(i, k) independent and uniform over all n rows, the row itself included (equation 10 of the paper,
+    whose first line prints the two losses the wrong way round).
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ def ablation_importance(
     compare : {"difference", "ratio"}
         Replaced risk minus, or over, the base risk.
     features : optional
-        What to measure: None for each column; a list of indices, names or tuples of them as groups; a mapping from names
-        to columns; an integer mask of the shape of a row for inputs of several dimensions.
+        What to measure: None for each column; a list of indices, names or tuples of them as groups; a mapping from
+        names to columns; an integer mask of the shape of a row for inputs of several dimensions.
     weights : array (n,), optional
         Weights of the rows' losses. Donors count equally.
     rng : int, SeedSequence or Generator, optional
@@ -85,9 +85,9 @@ def ablation_importance(
 
     Notes
     -----
-    ``result.interval(formulation="fixed-data")`` and ``"random-variable"`` are the paper's two intervals. The second takes
-    all nK changes for independent, so it is too short for K > 1: at n = 200 and a nominal 95% it covered 91%, 65% and 38%
-    for K = 1, 5 and 20. The default, ``"population"``, keeps its level.
+    ``result.interval(formulation="fixed-data")`` and ``"random-variable"`` are the paper's two intervals. The second
+    takes all nK changes for independent, so it is too short for K > 1: at n = 200 and a nominal 95% it covered 91%, 65%
+    and 38% for K = 1, 5 and 20. The default, ``"population"``, keeps its level.
 
     References
     ----------
@@ -127,7 +127,8 @@ def permutation_importance(
     After one random ordering of the rows, draw k gives the row at position q the feature of the row at position
     (q + s_k) mod n, with distinct random shifts s_k:
 
-    .. math:: \frac{1}{nK} \sum_{k=1}^{K} \sum_{i=1}^{n} \ell(f(x_i \text{ with feature } j \text{ of } x_{d(i,k)}), y_i)
+    .. math:: \frac{1}{nK} \sum_{k=1}^{K} \sum_{i=1}^{n}
+              \ell(f(x_i \text{ with feature } j \text{ of } x_{d(i,k)}), y_i)
 
     minus, or over, the base risk. Every row is used equally often as base and as donor and never as its own donor, and
     all n - 1 shifts are exactly the n(n-1) pairs of `model_reliance`. Draws beyond n - 1 start a new ordering; they can
@@ -184,7 +185,8 @@ def model_reliance(
 ) -> Importance | dict[str, Importance]:
     r"""Model reliance: the risk over all pairs of rows that lend each other a feature, over the base risk.
 
-    .. math:: \hat e_{switch} = \frac{1}{n(n-1)} \sum_{i} \sum_{k \ne i} \ell(f(x_i \text{ with feature } j \text{ of } x_k), y_i),
+    .. math:: \hat e_{switch} = \frac{1}{n(n-1)} \sum_{i} \sum_{k \ne i}
+              \ell(f(x_i \text{ with feature } j \text{ of } x_k), y_i),
               \qquad MR_j = \hat e_{switch} / \hat e_{orig}
 
     Parameters
@@ -192,9 +194,9 @@ def model_reliance(
     model, X, y, loss, features, weights, rng, memory, block, progress, names, keep
         As in `ablation_importance`.
     pairs : {"all", "halves"} or int
-        ``"all"``: the exact n(n-1) estimate, O(n) memory. ``"halves"``: row i of the first half and row i + n/2 lend each
-        other their feature, rows in the order given; an odd last row is left out, with a warning. An integer: so many
-        shifts, as in `permutation_importance`.
+        ``"all"``: the exact n(n-1) estimate, O(n) memory. ``"halves"``: row i of the first half and row i + n/2 lend
+        each other their feature, rows in the order given; an odd last row is left out, with a warning. An integer: so
+        many shifts, as in `permutation_importance`.
     compare : {"ratio", "difference"}
     route : {"auto", "plain"}
         How the pairs are evaluated. ``"plain"``: every pair by a call of the model.
@@ -207,8 +209,8 @@ def model_reliance(
     Notes
     -----
     All pairs are evaluated as rectangles of rows and donors; the n cells in which a row would be its own donor are
-    evaluated with the rest and masked, so ``evaluations`` is n^2 a feature. A whole-set metric (AUC, R2, ...) is computed
-    for each of the n - 1 shifts of the data, which together are all the pairs, and averaged over them.
+    evaluated with the rest and masked, so ``evaluations`` is n^2 a feature. A whole-set metric (AUC, R2, ...) is
+    computed for each of the n - 1 shifts of the data, which together are all the pairs, and averaged over them.
 
     References
     ----------
@@ -295,18 +297,18 @@ def _has_rows(function: Loss | Metric) -> bool:
 
 
 def _checked_shifts(draws: Any, n: int, name: str) -> int:
-    draws = check_draws(draws, name)
-    if draws < 3 and n > 3:
+    count = check_draws(draws, name)
+    if count < 3 and n > 3:
         warnings.warn(
-            f"{name}={draws}: with fewer than 3 draws the population interval rests on a rough bound; use 3 or more",
+            f"{name}={count}: with fewer than 3 draws the population interval rests on a rough bound; use 3 or more",
             UserWarning,
             stacklevel=3,
         )
-    if draws > n - 1:
+    if count > n - 1:
         warnings.warn(
-            f"{name}={draws} is more than the {n - 1} shifts of {n} rows, which are all pairs already: further draws "
+            f"{name}={count} is more than the {n - 1} shifts of {n} rows, which are all pairs already: further draws "
             "start a new ordering and repeat pairs; model_reliance(pairs='all') gives the exact value",
             UserWarning,
             stacklevel=3,
         )
-    return draws
+    return count

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from reliance import _array, models
 from reliance._array import Array, Device, Namespace
 from reliance.features import Feature, resolve_features
-from reliance.losses import Loss, Metric, resolve_all
+from reliance.losses import Loss, Metric, compares_labels, resolve_all
 from reliance.models import Model
 from reliance.rng import RandomState, resolve_key
 from reliance.stores import ArrayStore
@@ -111,7 +111,7 @@ def prepare(
     # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
     _check_finite(X, y)
     host_weights = None if weights is None else _checked_weights(weights)
-    X, y, weights = _at_home(model, X, y, weights)
+    X, y, weights = models.at_home(model, X, y, weights)
     adapted = models.adapt(model, losses)
     return Problem(
         model=adapted,
@@ -165,7 +165,9 @@ def _as_array(x: Any, name: str) -> Array:
         try:
             x = np.asarray(x)
         except ValueError as error:
-            raise ValueError(f"{name} is a list that NumPy cannot read as an array: its rows differ in length") from error
+            raise ValueError(
+                f"{name} is a list that NumPy cannot read as an array: its rows differ in length"
+            ) from error
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array: fill or drop the masked entries first")
     if _array.namespace(x) is _array.namespace(np.empty(0)) and x.dtype.kind not in "biufUS":
@@ -177,7 +179,9 @@ def _check_rows(X: Array) -> None:
     if X.ndim < 2:
         raise ValueError(f"X has shape {tuple(X.shape)}: it must be (n, features), for one feature X[:, None]")
     if X.shape[0] < 2:
-        raise ValueError(f"X has {X.shape[0]} rows: replacing a feature needs at least 2, one to lend and one to borrow")
+        raise ValueError(
+            f"X has {X.shape[0]} rows: replacing a feature needs at least 2, one to lend and one to borrow"
+        )
     if math.prod(X.shape[1:]) == 0:
         raise ValueError(f"X has shape {tuple(X.shape)}: there is no feature to replace")
     if X.shape[0] >= 2**31:
@@ -187,7 +191,7 @@ def _check_rows(X: Array) -> None:
 
 
 def _check_companion(X: Array, other: Array | None, name: str) -> None:
-    """y and weights come with X: same namespace, same device, same number of rows."""
+    """Labels and weights come with X: same namespace, same device, same number of rows."""
     if other is None:
         return
     if _array.namespace(other) is not _array.namespace(X) or _array.device(other) != _array.device(X):
@@ -222,7 +226,9 @@ def _check_finite(X: Array, y: Array | None) -> None:
 def _checked_weights(weights: Array) -> NDArray[np.float64]:
     """Weights on the host in float64, for inference."""
     if weights.ndim != 1:
-        raise ValueError(f"weights has shape {tuple(weights.shape)}: give one number a row, shape ({weights.shape[0]},)")
+        raise ValueError(
+            f"weights has shape {tuple(weights.shape)}: give one number a row, shape ({weights.shape[0]},)"
+        )
     host = np.asarray(_array.to_host(weights), dtype=np.float64)
     if not np.isfinite(host).all():
         raise ValueError("weights holds NaN or infinite values: give finite, non-negative numbers")
@@ -233,37 +239,6 @@ def _checked_weights(weights: Array) -> NDArray[np.float64]:
     return host
 
 
-def _at_home(model: Any, X: Array, y: Array | None, weights: Array | None) -> tuple[Array, Array | None, Array | None]:
-    """Move the data, once and explicitly, to the device and floating dtype of a torch module.
-
-    NumPy data go where the module is. A tensor on another device is an error: which of the two moves is the user's
-    decision.
-    """
-    if not models.is_torch_module(model):
-        return X, y, weights
-    import array_api_compat.torch as xp
-
-    home = models.torch_home(model)
-    dev, dtype = (_array.device(xp.empty(0)), None) if home is None else home
-    if isinstance(X, np.ndarray):
-        X, y, weights = (None if a is None else _array.from_host(a, xp, dev) for a in (X, y, weights))
-    elif _array.namespace(X) is not xp:
-        raise TypeError(f"X is a {_array.describe(X)} but the model is a torch module: pass X as a torch tensor")
-    elif X.device != dev:
-        raise ValueError(
-            f"X is on {X.device} but the model's parameters are on {dev}: move one of them, for instance X.to({str(dev)!r})"
-        )
-    if dtype is None:
-        return X, y, weights
-    if not X.is_floating_point():
-        if not models.takes_integers(model):
-            raise TypeError(
-                f"X has dtype {X.dtype} but the model computes in {dtype}: pass X.to({dtype}), or a function that converts"
-            )
-        return X, y, weights
-    return X.to(dtype), y, weights
-
-
 def _target(function: Loss | Metric, y: Array | None, model: Model) -> Array | None:
     """What predictions are compared with; labels as positions among the model's classes where it has them."""
     if function.target == "prediction":
@@ -272,7 +247,7 @@ def _target(function: Loss | Metric, y: Array | None, model: Model) -> Array | N
         raise ValueError(
             f"y is None but loss={function.name!r} needs labels: pass y, or loss='prediction_shift', which needs none"
         )
-    if model.classes is None or function.target != "class":
+    if model.classes is None or not compares_labels(function):
         return y
     position = np.searchsorted(model.classes, y)
     known = model.classes[np.minimum(position, len(model.classes) - 1)] == y
@@ -309,11 +284,11 @@ def parse_memory(memory: int | str) -> int:
 def _checked_block(block: Block) -> Block:
     if block is None or block == "tune":
         return block
-    sizes = block if isinstance(block, tuple) else (block,)
-    whole = all(isinstance(s, int | np.integer) and not isinstance(s, bool) for s in sizes)
-    if isinstance(block, str) or not whole or len(sizes) > 2 or min(sizes) < 1:  # type: ignore[type-var]
+    sizes: tuple[Any, ...] = block if isinstance(block, tuple) else (block,)
+    whole = all(isinstance(s, int | np.integer) and not isinstance(s, bool) and s > 0 for s in sizes)
+    if not whole or not 1 <= len(sizes) <= 2:
         raise ValueError(
-            f"block={block!r} is not a block size: pass a number of rows, (rows, draws), 'tune', or None for the default"
+            f"block={block!r} is not a block size: pass a number of rows, (rows, draws), 'tune' or None (the default)"
         )
     return block
 

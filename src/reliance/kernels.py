@@ -98,7 +98,7 @@ Predict: TypeAlias = Callable[[Array], Array]
 class Lending(NamedTuple):
     """How the donor sums of a whole-rows tile are gathered: see `reliance.plans.Users`."""
 
-    index: Array
+    flat: Array
     bounds: Array | None
 
 
@@ -110,10 +110,10 @@ def donor_sums(changes: Array, lending: Lending) -> Array:
     xp = namespace(changes)
     flat = xp.reshape(changes, (-1,))
     if lending.bounds is None:
-        return xp.sum(xp.reshape(xp.take(flat, lending.index), (-1, changes.shape[1])), axis=1)
+        return xp.sum(xp.reshape(xp.take(flat, lending.flat), (-1, changes.shape[1])), axis=1)
     # Differences of cumulative sums lose digits to the running total: centre first, so that it stays small.
     centre = xp.mean(flat)
-    running = xp.cumulative_sum(xp.take(flat, lending.index) - centre, include_initial=True)
+    running = xp.cumulative_sum(xp.take(flat, lending.flat) - centre, include_initial=True)
     edges = xp.take(running, lending.bounds)
     uses = xp.astype(lending.bounds[1:] - lending.bounds[:-1], flat.dtype)
     return edges[1:] - edges[:-1] + centre * uses

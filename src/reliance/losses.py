@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
+from reliance._array import Array, DType, Namespace, device, index_dtype, is_floating, map_draws, namespace, sum_dtype
 
-from ._array import Array, DType, Namespace, device, index_dtype, is_floating, map_draws, namespace, sum_dtype, to_host
-
-Host: TypeAlias = np.ndarray[Any, Any]
 TARGETS = ("any", "real", "class", "sign", "count", "prediction")
 OUTPUTS = ("value", "probability", "score")
 
@@ -95,17 +92,17 @@ def _name(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _raised(xp: Namespace, x: Array) -> DType:
+def float_dtype(xp: Namespace, x: Array) -> DType:
     """The floating dtype, at least float32, that holds ``x``; integers go to the widest one."""
     return xp.result_type(x.dtype, xp.float32) if is_floating(xp, x.dtype) else sum_dtype(xp, device(x))
 
 
 def _loss_dtype(xp: Namespace, y: Array, prediction: Array) -> DType:
-    dtype = _raised(xp, prediction)
+    dtype = float_dtype(xp, prediction)
     return xp.result_type(dtype, y.dtype) if is_floating(xp, y.dtype) else dtype
 
 
-def _is_numeric(x: Array) -> bool:
+def is_numeric(x: Array) -> bool:
     xp = namespace(x)
     return is_floating(xp, x.dtype) or bool(xp.isdtype(x.dtype, ("bool", "integral")))
 
@@ -177,7 +174,7 @@ def _log_loss(y: Array, prediction: Array) -> Array:
     xp = namespace(y, prediction)
     dtype = _loss_dtype(xp, y, prediction)
     # Clipped in the precision the probabilities came with: whether the labels are floats must not change the loss.
-    p = xp.astype(prediction, _raised(xp, prediction), copy=False)
+    p = xp.astype(prediction, float_dtype(xp, prediction), copy=False)
     eps = float(xp.finfo(p.dtype).eps)
     p = _of_label(xp, y, p) if p.ndim == 2 else xp.where(xp.astype(y, dtype) == 1.0, p, 1.0 - p)
     p = xp.where(p < eps, eps, p)
@@ -201,7 +198,7 @@ def _zero_one(y: Array, prediction: Array) -> Array:
     dtype = _loss_dtype(xp, y, prediction)
     if prediction.ndim == 2:
         prediction = xp.argmax(prediction, axis=1)
-    if _is_numeric(y) and _is_numeric(prediction):  # NumPy's strings are compared as they are
+    if is_numeric(y) and is_numeric(prediction):  # NumPy's strings are compared as they are
         common = dtype if is_floating(xp, y.dtype) or is_floating(xp, prediction.dtype) else index_dtype(xp)
         y, prediction = xp.astype(y, common, copy=False), xp.astype(prediction, common, copy=False)
     return xp.astype(y != prediction, dtype)
@@ -273,7 +270,7 @@ def _auc(y: Array, prediction: Array, weights: Array | None = None) -> Array:
 
 
 def _r2(y: Array, prediction: Array, weights: Array | None = None) -> Array:
-    """rho + (L - rho (y - ybar)^2) / Var(y), rho = 1 - R2; outputs are pooled (scikit-learn: ``variance_weighted``)."""
+    """1 - R2 = R: R + (L - R (y - ybar)^2) / Var(y); outputs are pooled (scikit-learn: ``variance_weighted``)."""
     losses, wide = _wide(squared_error.rows(y, prediction)), _wide(y)
     spread = _per_row(namespace(y), (wide - _mean(wide, weights)) ** 2)
     variance = _mean(spread, weights)
@@ -328,7 +325,6 @@ accuracy = Metric(_MeanOf(_inaccuracy), _inaccuracy, name="accuracy")
 _NUMBERS = (squared_error, absolute_error, huber(), pinball(), poisson_deviance, prediction_shift)
 _LABELS = (log_loss, cross_entropy, zero_one, hinge)
 _KNOWN: dict[str, Loss | Metric] = {loss.name: loss for loss in (*_NUMBERS, *_LABELS, auc, r2, rmse, accuracy)}
-_LABELLED = (zero_one, accuracy)
 
 
 def resolve(loss: Any) -> Loss | Metric:
@@ -359,6 +355,16 @@ def resolve_all(loss: Any) -> tuple[Loss | Metric, ...]:
     return found
 
 
+def predicts_labels(loss: Loss | Metric) -> bool:
+    """Whether predictions may be the labels themselves, whatever these are."""
+    return loss in (zero_one, accuracy)
+
+
+def compares_labels(loss: Loss | Metric) -> bool:
+    """Whether ``y`` holds labels, so that a classifier's own classes say what they are."""
+    return loss.target == "class" or predicts_labels(loss)
+
+
 def conform(loss: Loss | Metric, y: Array, prediction: Array) -> Array:
     """View predictions (m, 1) as (m,) where ``y`` is (m,), and take the second of two columns for AUC."""
     if y.ndim == 1 and prediction.ndim == 2:
@@ -372,7 +378,7 @@ def conform(loss: Loss | Metric, y: Array, prediction: Array) -> Array:
 def row_losses(loss: Loss, y: Array, prediction: Array) -> Array:
     """The losses (m,) of the rows."""
     prediction = conform(loss, y, prediction)
-    _check_shapes(loss, y, prediction)
+    check_shapes(loss, y, prediction)
     remedy = "one loss per row is needed; wrap a metric of all rows in Metric(value)"
     return _shaped(loss, loss.rows(y, prediction), (y.shape[0],), remedy)
 
@@ -387,7 +393,7 @@ def draw_losses(metric: Metric, y: Array, predictions: Array, weights: Array | N
 
     def one(prediction: Array) -> Array:
         prediction = conform(metric, y, prediction)
-        _check_shapes(metric, y, prediction)
+        check_shapes(metric, y, prediction)
         if metric.influence is not None:
             losses = metric.influence(y, prediction, *extra)
             return _shaped(metric, losses, (n,), "influence must return one number per row")
@@ -410,10 +416,10 @@ def _shaped(loss: Loss | Metric, answer: Any, shape: tuple[int, ...], remedy: st
 # Checks: shapes everywhere, for they are static; values once.
 
 
-def _check_shapes(loss: Loss | Metric, y: Array, prediction: Array) -> None:
+def check_shapes(loss: Loss | Metric, y: Array, prediction: Array) -> None:
     ys, ps = tuple(y.shape), tuple(prediction.shape)
     same_rows, column = len(ys) > 0 and ps[:1] == ys[:1], len(ys) == 2 and ys[1] == 1
-    if loss.target == "class" or loss in _LABELLED:
+    if loss.target == "class" or predicts_labels(loss):
         fits = same_rows and len(ys) == 1 and (len(ps) == 1 or (len(ps) == 2 and loss != auc))
         remedy = f"y must hold one label per row, of shape {ys[:1]}; for one-hot y pass its argmax over axis 1"
         if len(ys) == 1:
@@ -430,73 +436,3 @@ def _check_shapes(loss: Loss | Metric, y: Array, prediction: Array) -> None:
         remedy = f"pass y[:, 0], of shape ({ys[0]},)"
     if not fits:
         raise ValueError(f"{loss.name}: y has shape {ys} but the predictions have shape {ps}; {remedy}.")
-
-
-def check(loss: Loss | Metric, y: Array, prediction: Array) -> None:
-    """Raise if the loss is not defined for these labels and base predictions. May wait for the device."""
-    xp, prediction = namespace(y, prediction), conform(loss, y, prediction)
-    _check_shapes(loss, y, prediction)
-    labels = to_host(y)
-    if loss in _LABELLED:
-        return _check_labels(loss, labels, prediction)
-    for what, x in (("y", y), ("the predictions", prediction)):
-        if loss.target != "any" and not _is_numeric(x):
-            raise ValueError(f"{loss.name}: {what} must be numbers, got dtype {x.dtype}; encode labels as 0..C-1.")
-    if loss.target == "class":
-        _check_classes(loss, labels, prediction)
-    if loss.target == "sign" and np.any(np.abs(labels.astype(float)) != 1):
-        raise ValueError(f"{loss.name}: y must be -1 or 1, got {_few(labels)}; for labels 0 and 1 pass 2*y - 1.")
-    if loss.target == "count" and np.any(labels < 0):
-        raise ValueError(f"{loss.name}: y must be >= 0, got {_few(labels[labels < 0])}; correct or drop those rows.")
-    if loss == auc and np.all(labels == labels[0]):
-        raise ValueError(f"auc: y holds only the class {labels[0]}; it needs rows of both classes, 0 and 1.")
-    if loss == r2 and np.all(labels == labels[:1]):
-        raise ValueError("r2: y is constant, so its variance is 0; pass loss='squared_error' or 'rmse'.")
-    if loss.valid is not None and not bool(to_host(loss.valid(prediction))):
-        low, high = float(to_host(xp.min(prediction))), float(to_host(xp.max(prediction)))
-        raise ValueError(f"{loss.requirement or loss.name}; the predictions range from {low:.6g} to {high:.6g}.")
-    if loss == log_loss and prediction.ndim == 2:
-        _check_row_sums(xp, prediction)
-
-
-def _check_classes(loss: Loss | Metric, labels: Host, prediction: Array) -> None:
-    _check_integers(loss, "y", labels, "encode them as 0..C-1")
-    if prediction.ndim == 1 and loss.output == "value":
-        return  # predicted labels: how many classes there are is not known
-    classes = prediction.shape[1] if prediction.ndim == 2 else 2
-    outside = labels[(labels < 0) | (labels >= classes)]
-    if outside.size:
-        given = f"y has labels {_few(outside)} that are not among the predicted classes 0..{classes - 1}"
-        raise ValueError(f"{loss.name}: {given}; encode y as 0..C-1 (labels -1 and 1: pass (y + 1) // 2).")
-
-
-def _check_labels(loss: Loss | Metric, labels: Host, prediction: Array) -> None:
-    numeric = labels.dtype.kind in "biuf"
-    if prediction.ndim == 2 and numeric:
-        return _check_classes(loss, labels, prediction)
-    if prediction.ndim == 2 or numeric != _is_numeric(prediction):
-        given = f"y has dtype {labels.dtype} but the predictions {tuple(prediction.shape)} have {prediction.dtype}"
-        raise ValueError(f"{loss.name}: {given}; return from the model the same kind of labels as y holds.")
-    _check_integers(loss, "y", labels, "encode them as 0..C-1")
-    remedy = "threshold them (as in p > 0.5), return (n, classes), or pass loss='log_loss'"
-    _check_integers(loss, "the predictions", to_host(prediction), remedy)
-
-
-def _check_integers(loss: Loss | Metric, what: str, values: Host, remedy: str) -> None:
-    broken = values[values != np.floor(values)] if values.dtype.kind == "f" else values[:0]
-    if broken.size:
-        raise ValueError(f"{loss.name}: {what} must be integer labels, got {_few(broken)}; {remedy}.")
-
-
-def _check_row_sums(xp: Namespace, prediction: Array) -> None:
-    sums = to_host(xp.sum(xp.astype(prediction, _raised(xp, prediction)), axis=1))
-    precision = float(xp.finfo(prediction.dtype).eps) if is_floating(xp, prediction.dtype) else 0.0
-    row = int(np.argmax(np.abs(sums - 1.0)))
-    if abs(sums[row] - 1.0) > max(1e-3, 8.0 * precision):
-        given = f"the probabilities of a row must sum to 1, but row {row} sums to {sums[row]:.6g}"
-        raise ValueError(f"log_loss: {given}; normalise them, or for logits pass loss='cross_entropy'.")
-
-
-def _few(values: Host) -> str:
-    found = np.unique(values)
-    return ", ".join(str(v) for v in found[:5]) + (", ..." if found.size > 5 else "")

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._array import Array, Device, DType, describe, device, is_array, namespace
-from reliance.losses import Loss, Metric
+from reliance._array import Array, Device, DType, describe, device, from_host, is_array, is_mutable, namespace
+from reliance.losses import Loss, Metric, compares_labels
 
 # Libraries that check their input and schedule threads at each call want fewer, larger calls than an array function.
 _ESTIMATOR_BLOCK_ROWS = 16384
@@ -98,10 +98,43 @@ def _evaluation_mode(module: Any) -> Iterator[None]:
             part.training = training
 
 
+def at_home(model: Any, X: Array, y: Array | None, weights: Array | None) -> tuple[Array, Array | None, Array | None]:
+    """Move the data, once and explicitly, to the device and floating dtype of a torch module.
+
+    NumPy data go where the module is. A tensor on another device is an error: which of the two moves is the user's
+    decision.
+    """
+    if not is_torch_module(model):
+        return X, y, weights
+    import array_api_compat.torch as xp
+
+    home = torch_home(model)
+    dev, dtype = (device(xp.empty(0)), None) if home is None else home
+    if isinstance(X, np.ndarray):
+        X, y, weights = (None if a is None else from_host(a, xp, dev) for a in (X, y, weights))
+    elif namespace(X) is not xp:
+        raise TypeError(f"X is a {describe(X)} but the model is a torch module: pass X as a torch tensor")
+    elif X.device != dev:
+        raise ValueError(
+            f"X is on {X.device} but the model's parameters are on {dev}: move one of them, for instance "
+            f"X.to({str(dev)!r})"
+        )
+    if dtype is None:
+        return X, y, weights
+    if not X.is_floating_point():
+        if not takes_integers(model):
+            raise TypeError(
+                f"X has dtype {X.dtype} but the model computes in {dtype}: pass X.to({dtype}), or a function that "
+                "converts"
+            )
+        return X, y, weights
+    return X.to(dtype), y, weights
+
+
 def _estimator(model: Any, functions: Sequence[Loss | Metric]) -> Model:
     """A scikit-learn estimator: ``predict_proba`` for probability losses, ``decision_function`` for margins."""
     wanted = {f.output for f in functions}
-    by_label = [f.name for f in functions if f.output == "value" and f.target != "class"]
+    by_label = [f.name for f in functions if f.output == "value" and not compares_labels(f)]
     if "probability" in wanted and wanted <= {"value", "probability"}:
         if by_label:
             raise ValueError(
@@ -143,7 +176,8 @@ def check_prediction(prediction: Any, block: Array, model: Model) -> None:
                 f"model {name} returned a {describe(prediction)} for a {describe(block)}: convert X to the arrays the "
                 "model works on, or convert inside the model"
             )
-    if device(prediction) != device(block):
+    # JAX mixes no devices, and a traced array has none.
+    if is_mutable(namespace(block)) and device(prediction) != device(block):
         raise ValueError(
             f"model {name} returned a {describe(prediction)} for a {describe(block)}: move the model or X, so that "
             "both are on one device"

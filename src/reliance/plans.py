@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -23,11 +24,11 @@ Floats = NDArray[np.float64]
 class Users(NamedTuple):
     """Where the uses of each donor stand in a whole-rows tile ``(n, d)``, flattened.
 
-    ``index`` lists the flat positions donor by donor; ``bounds (n + 1,)`` delimits the donors, or is None where every
-    donor is used exactly once in each draw, so that ``index`` has d entries a donor.
+    ``flat`` lists the positions donor by donor; ``bounds (n + 1,)`` delimits the donors, or is None where every
+    donor is used exactly once in each draw, so that ``flat`` has d entries a donor.
     """
 
-    index: Indices
+    flat: Indices
     bounds: Indices | None
 
 
@@ -96,7 +97,7 @@ class Pairs:
         raise TypeError("a rectangular plan sums donors along an axis")
 
     def spread(self, v: Floats) -> Floats:
-        return v.sum() - v
+        return np.asarray(v.sum() - v)
 
 
 class _Cycle(NamedTuple):
@@ -115,10 +116,10 @@ def _random_cycle(key: int, n: int, cycle: int) -> _Cycle:
 
 @dataclass(frozen=True)
 class Shifts:
-    """The circulant design: in draw k the row at position q borrows from position (q + s_k) mod n of one random ordering.
+    """The circulant design: in draw k the row at position q of one random ordering borrows from (q + s_k) mod n.
 
     Each draw is a derangement and uses every donor once. The n-1 shifts of an ordering are all the pairs; draws beyond
-    them start a new ordering. Without a key the ordering is the natural one and the shifts are ``first, first + 1, ...``.
+    them start a new ordering. Without a key the ordering is the natural one and the shifts are first, first + 1, ...
     """
 
     n: int
@@ -159,7 +160,7 @@ class Shifts:
 
     def donors(self, rows: range, columns: range) -> Indices:
         cycle, shifts = self._locate(columns)
-        return cycle.order[(cycle.position[rows.start : rows.stop, None] + shifts) % self.n]
+        return rng.as_indices(cycle.order[(cycle.position[rows.start : rows.stop, None] + shifts) % self.n])
 
     def users(self, columns: range) -> Users:
         cycle, shifts = self._locate(columns)
@@ -281,6 +282,6 @@ def tiles(plan: Plan, shape: tuple[int, int]) -> Iterator[Tile]:
     edges = sorted({0, plan.columns, *plan.cuts()})
     for top in range(0, plan.n, b):
         rows = range(top, min(top + b, plan.n))
-        for start, stop in zip(edges, edges[1:], strict=False):
+        for start, stop in pairwise(edges):
             for left in range(start, stop, d):
                 yield Tile(rows, range(left, min(left + d, stop)))

@@ -59,7 +59,7 @@ def bars(result: Importance, ax: Any = None, level: float = 0.95, most: int = 30
         except ValueError:
             inference.t_quantile(level, 1)  # a wrong level is still an error
         else:
-            ends = np.maximum(np.stack([values - lower, upper - values]), 0.0)
+            ends = np.nan_to_num(np.maximum(np.stack([values - lower, upper - values]), 0.0), posinf=0.0)
             ax.errorbar(values, places, xerr=ends, fmt="none", ecolor="black", elinewidth=1.2, capsize=2.5)
     ax.axvline(null, color=GREY, linewidth=1.0)
     # Dollar signs in names are not mathematics.

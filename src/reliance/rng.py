@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Indices: TypeAlias = NDArray[np.int64]
-RandomState: TypeAlias = int | Sequence[int] | np.random.Generator | np.random.BitGenerator | np.random.SeedSequence | None
+RandomState: TypeAlias = (
+    int | Sequence[int] | np.random.Generator | np.random.BitGenerator | np.random.SeedSequence | None
+)
 
 # The third counter word says what the numbers are for; the fourth counts draws (or orderings).
 _DONORS, _ORDER, _SHIFTS, SIGNS = range(4)
@@ -25,7 +27,7 @@ def resolve_key(rng: RandomState) -> int:
     A non-negative integer below 2**128 is the key itself. Anything else that `numpy.random.default_rng` takes (SPEC 7)
     makes a Generator, which is consumed once, for the key.
     """
-    if isinstance(rng, bool | float | np.floating | np.bool_) or isinstance(rng, np.random.RandomState):
+    if isinstance(rng, bool | float | np.floating | np.bool_ | np.random.RandomState):
         raise TypeError(
             f"rng={rng!r} is not a seed: pass None, an integer, a SeedSequence or a numpy.random.Generator "
             "(numpy.random.default_rng(...))"
@@ -54,7 +56,7 @@ def ordering(key: int, n: int, cycle: int) -> Indices:
 
 
 def shifts(key: int, n: int, cycle: int) -> Indices:
-    """All shifts 1..n-1 in random order: the first K of them are K draws, so the first K of 2K draws are the K draws."""
+    """All shifts 1..n-1 in random order; K draws are the first K of them, so they begin every larger number."""
     return stream(key, _SHIFTS, cycle).permutation(n - 1) + 1
 
 

@@ -234,7 +234,8 @@ def hall(x: float, gamma: Array) -> Array:
     xp = namespace(gamma)
     inner = x - gamma / 6.0
     cube = 1.0 + gamma * inner
-    root = xp.sign(cube) * xp.abs(cube) ** (1.0 / 3.0)  # the real root, also of negative numbers
+    root = xp.abs(cube) ** (1.0 / 3.0)
+    root = xp.where(cube < 0.0, -root, root)  # the real root, also of negative numbers
     return 3.0 * inner / (root**2 + root + 1.0)
 
 

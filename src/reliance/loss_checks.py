@@ -1,0 +1,98 @@
+"""Whether labels and base predictions are such as a loss is defined for: read once, before the engine runs."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reliance._array import Array, Namespace, is_floating, namespace, to_host
+from reliance.losses import (
+    Loss,
+    Metric,
+    auc,
+    check_shapes,
+    conform,
+    float_dtype,
+    is_numeric,
+    log_loss,
+    predicts_labels,
+    r2,
+)
+
+Host: TypeAlias = np.ndarray[Any, Any]
+
+
+def check(loss: Loss | Metric, y: Array, prediction: Array) -> None:
+    """Raise if the loss is not defined for these labels and base predictions. May wait for the device."""
+    xp, prediction = namespace(y, prediction), conform(loss, y, prediction)
+    check_shapes(loss, y, prediction)
+    labels = _host(y)
+    if predicts_labels(loss):
+        _check_labels(loss, labels, prediction)
+    for what, x in (("y", y), ("the predictions", prediction)):
+        if loss.target != "any" and not is_numeric(x):
+            raise ValueError(f"{loss.name}: {what} must be numbers, got dtype {x.dtype}; encode labels as 0..C-1.")
+    if loss.target == "class":
+        _check_classes(loss, labels, prediction)
+    if loss.target == "sign" and np.any(np.abs(labels.astype(float)) != 1):
+        raise ValueError(f"{loss.name}: y must be -1 or 1, got {_few(labels)}; for labels 0 and 1 pass 2*y - 1.")
+    if loss.target == "count" and np.any(labels < 0):
+        raise ValueError(f"{loss.name}: y must be >= 0, got {_few(labels[labels < 0])}; correct or drop those rows.")
+    if loss == auc and np.all(labels == labels[0]):
+        raise ValueError(f"auc: y holds only the class {labels[0]}; it needs rows of both classes, 0 and 1.")
+    if loss == r2 and np.all(labels == labels[:1]):
+        raise ValueError("r2: y is constant, so its variance is 0; pass loss='squared_error' or 'rmse'.")
+    if loss.valid is not None and not bool(to_host(loss.valid(prediction))):
+        low, high = float(to_host(xp.min(prediction))), float(to_host(xp.max(prediction)))
+        raise ValueError(f"{loss.requirement or loss.name}; the predictions range from {low:.6g} to {high:.6g}.")
+    if loss == log_loss and prediction.ndim == 2:
+        _check_row_sums(xp, prediction)
+
+
+def _check_classes(loss: Loss | Metric, labels: Host, prediction: Array) -> None:
+    _check_integers(loss, "y", labels, "encode them as 0..C-1")
+    if prediction.ndim == 1 and loss.output == "value":
+        return  # predicted labels: how many classes there are is not known
+    classes = prediction.shape[1] if prediction.ndim == 2 else 2
+    outside = labels[(labels < 0) | (labels >= classes)]
+    if outside.size:
+        given = f"y has labels {_few(outside)} that are not among the predicted classes 0..{classes - 1}"
+        raise ValueError(f"{loss.name}: {given}; encode y as 0..C-1 (labels -1 and 1: pass (y + 1) // 2).")
+
+
+def _check_labels(loss: Loss | Metric, labels: Host, prediction: Array) -> None:
+    numeric = labels.dtype.kind in "biuf"
+    if numeric != is_numeric(prediction) or (prediction.ndim == 2 and not numeric):
+        given = f"y has dtype {labels.dtype} but the predictions {tuple(prediction.shape)} have {prediction.dtype}"
+        raise ValueError(f"{loss.name}: {given}; return from the model the same kind of labels as y holds.")
+    _check_classes(loss, labels, prediction)
+    remedy = "threshold them (as in p > 0.5), return (n, classes), or pass loss='log_loss'"
+    if prediction.ndim == 1:
+        _check_integers(loss, "the predictions", _host(prediction), remedy)
+
+
+def _check_integers(loss: Loss | Metric, what: str, values: Host, remedy: str) -> None:
+    broken = values[values != np.floor(values)] if values.dtype.kind == "f" else values[:0]
+    if broken.size:
+        raise ValueError(f"{loss.name}: {what} must be integer labels, got {_few(broken)}; {remedy}.")
+
+
+def _check_row_sums(xp: Namespace, prediction: Array) -> None:
+    sums = to_host(xp.sum(xp.astype(prediction, float_dtype(xp, prediction)), axis=1))
+    precision = float(xp.finfo(prediction.dtype).eps) if is_floating(xp, prediction.dtype) else 0.0
+    row = int(np.argmax(np.abs(sums - 1.0)))
+    if abs(sums[row] - 1.0) > max(1e-3, 8.0 * precision):
+        given = f"the probabilities of a row must sum to 1, but row {row} sums to {sums[row]:.6g}"
+        raise ValueError(f"log_loss: {given}; normalise them, or for logits pass loss='cross_entropy'.")
+
+
+def _host(x: Array) -> Host:
+    """Downloaded, and at least float32: NumPy does not know bfloat16 as floating."""
+    xp = namespace(x)
+    return to_host(xp.astype(x, float_dtype(xp, x), copy=False) if is_floating(xp, x.dtype) else x)
+
+
+def _few(values: Host) -> str:
+    found = np.unique(values)
+    return ", ".join(str(v) for v in found[:5]) + (", ..." if found.size > 5 else "")

@@ -1,0 +1,153 @@
+"""The backends every engine test runs on, one pytest parameter each."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+RTOL = {"float64": 1e-12, "float32": 1e-5}
+STRICT_DEVICES = ("CPU_DEVICE", "device1", "device2", "no_float64")
+HOST = (
+    "numpy-float64",
+    "numpy-float32",
+    "numpy-readonly-float64",
+    "numpy-readonly-float32",
+    *(f"strict-{dev}-{dtype}" for dev in STRICT_DEVICES[:3] for dtype in RTOL),
+    "strict-no_float64-float32",
+    "torch-cpu-float64",
+    "torch-cpu-float32",
+    "jax-float32",
+    "jax-x64-float64",
+    "jax-x64-float32",
+)
+CUDA = ("torch-cuda-float64", "torch-cuda-float32", "cupy-float64", "cupy-float32", "jax-cuda-float32")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A namespace, a device and a floating dtype.
+
+    ``asarray`` uploads a host array, floats in the dtype under test; ``rounded`` is what the device then holds, in
+    float64, which is what an oracle has to start from.
+    """
+
+    name: str
+    dtype: str
+    xp: Any
+    upload: Callable[[np.ndarray], Any]
+
+    @property
+    def kind(self) -> str:
+        return self.name.split("-")[0]
+
+    @property
+    def rtol(self) -> float:
+        return RTOL[self.dtype]
+
+    def _cast(self, values: Any) -> np.ndarray:
+        host = np.asarray(values)
+        return host.astype(self.dtype) if host.dtype.kind == "f" else host
+
+    def asarray(self, values: Any) -> Any:
+        return None if values is None else self.upload(self._cast(values))
+
+    def rounded(self, values: Any) -> Any:
+        if values is None:
+            return None
+        host = self._cast(values)
+        return host.astype(np.float64) if host.dtype.kind == "f" else host
+
+    def assert_close(self, actual: Any, expected: Any, scale: float = 1.0) -> None:
+        """Equal to rounding; ``scale`` is the size of the losses, whose differences the values are."""
+        expected = np.asarray(expected, dtype=np.float64)
+        np.testing.assert_allclose(actual, expected, rtol=self.rtol, atol=self.rtol * scale)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: run the backends of a GPU, too")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend" in metafunc.fixturenames:
+        names = HOST if metafunc.config.getoption("--device") == "cpu" else HOST + CUDA
+        metafunc.parametrize("backend", names, indirect=True)
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    name, dtype = request.param.rsplit("-", 1)
+    family, _, variant = name.partition("-")
+    with contextlib.ExitStack() as stack:
+        xp, upload = MAKERS[family](stack, variant)
+        yield Backend(name, dtype, xp, upload)
+
+
+def _numpy(stack: contextlib.ExitStack, variant: str) -> tuple[Any, Callable[[np.ndarray], Any]]:
+    def upload(host: np.ndarray) -> np.ndarray:
+        own = host.copy()
+        own.flags.writeable = variant != "readonly"
+        return own
+
+    return np, upload
+
+
+def _refuse(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any) -> Any:
+        raise AssertionError(f"{name} of a device array: a hidden synchronisation")
+
+    return method
+
+
+def _strict(stack: contextlib.ExitStack, variant: str) -> tuple[Any, Callable[[np.ndarray], Any]]:
+    xp = pytest.importorskip("array_api_strict")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        xp.set_array_api_strict_flags(boolean_indexing=False, data_dependent_shapes=False)
+    stack.callback(xp.reset_array_api_strict_flags)
+    dev = xp.Device(variant)
+    # The holes of array-api-strict: it lets these through on any device.
+    array = type(xp.zeros(()))
+    patch = stack.enter_context(pytest.MonkeyPatch.context())
+    for name in ("__float__", "__bool__", "__int__", "__index__", "__complex__"):
+        patch.setattr(array, name, _refuse(name))
+    return xp, lambda host: xp.asarray(host, device=dev)
+
+
+def _torch(stack: contextlib.ExitStack, variant: str) -> tuple[Any, Callable[[np.ndarray], Any]]:
+    torch = pytest.importorskip("torch")
+    if variant == "cuda" and not torch.cuda.is_available():
+        pytest.skip("torch finds no CUDA device")
+    return torch, lambda host: torch.from_numpy(host.copy()).to(variant)
+
+
+def _jax(stack: contextlib.ExitStack, variant: str) -> tuple[Any, Callable[[np.ndarray], Any]]:
+    jax = pytest.importorskip("jax")
+    platform = "cuda" if variant == "cuda" else "cpu"
+    try:
+        dev = jax.devices(platform)[0]
+    except RuntimeError:
+        pytest.skip(f"JAX finds no {platform} device")
+    stack.enter_context(jax.enable_x64(variant == "x64"))
+    return jax.numpy, lambda host: jax.device_put(host, dev)
+
+
+def _cupy(stack: contextlib.ExitStack, variant: str) -> tuple[Any, Callable[[np.ndarray], Any]]:
+    cupy = pytest.importorskip("cupy")
+    if not cupy.cuda.is_available():
+        pytest.skip("CuPy finds no CUDA device")
+    return cupy, cupy.asarray
+
+
+MAKERS: dict[str, Callable[[contextlib.ExitStack, str], tuple[Any, Callable[[np.ndarray], Any]]]] = {
+    "numpy": _numpy,
+    "strict": _strict,
+    "torch": _torch,
+    "jax": _jax,
+    "cupy": _cupy,
+}

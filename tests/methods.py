@@ -1,0 +1,77 @@
+"""The methods as test parameters: how each is called, and the donors it must use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import oracles
+
+import reliance as rl
+from reliance import plans
+
+KEY = 20240
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method with its draws fixed, and the plan that it stands for."""
+
+    function: Callable[..., Any]
+    plan: Callable[[int], Any]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self.function(*arguments, **{"rng": KEY, **self.options, **options})
+
+
+METHODS = {
+    "ablation": Method(rl.ablation_importance, lambda n: plans.Resample(n, 3, KEY), {"draws": 3}),
+    "permutation": Method(rl.permutation_importance, lambda n: plans.Shifts(n, 4, KEY), {"draws": 4}),
+    "all": Method(rl.model_reliance, plans.Pairs, {"pairs": "all"}),
+    "halves": Method(rl.model_reliance, plans.halves, {"pairs": "halves"}),
+    "shifts": Method(rl.model_reliance, lambda n: plans.Shifts(n, 3, KEY), {"pairs": 3}),
+}
+
+
+def donor_table(plan: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Donors (n, columns) and the mask of the cells that count, asked for column by column."""
+    if plan.rectangular:
+        return oracles.all_pairs(plan.n)
+    rows = range(plan.n)
+    donors = np.concatenate([plan.donors(rows, range(k, k + 1)) for k in range(plan.draws)], axis=1)
+    return donors, np.ones(donors.shape, dtype=bool)
+
+
+def tables(
+    method: Method,
+    predict: Callable[..., Any],
+    loss: Callable[..., Any],
+    X: np.ndarray,
+    y: np.ndarray,
+    groups: Sequence[Sequence[int]],
+    weights: np.ndarray | None = None,
+) -> list[oracles.Table]:
+    """The literal table of losses of each group of columns."""
+    donors, mask = donor_table(method.plan(len(X)))
+    return [oracles.loss_table(predict, loss, X, y, columns, donors, mask, weights) for columns in groups]
+
+
+def assert_result(backend: Any, result: Any, expected: Sequence[oracles.Table], compare: str) -> None:
+    """Everything that the result says about its features, against the literal tables."""
+    answers = [oracles.answer(table, compare) for table in expected]
+    scale = max(float(np.max(np.abs(table.L))) for table in expected)
+    unit = scale if compare == "difference" else scale / answers[0].base_risk
+    backend.assert_close(result.values, [a.value for a in answers], unit)
+    backend.assert_close(result.base_risk, answers[0].base_risk, scale)
+    backend.assert_close(result.replaced_risk, [a.replaced_risk for a in answers], scale)
+    if result.plan_kind == "pairs":
+        assert result.draws is None
+    else:
+        backend.assert_close(result.draws, [a.draws for a in answers], unit)
+    backend.assert_close(result.row_values, [a.row_values for a in answers], unit)
+    if result.plan_kind in ("pairs", "halves"):
+        error = oracles.pairs_error if result.plan_kind == "pairs" else oracles.halves_error
+        backend.assert_close(result.std_error, [error(table, compare) for table in expected], unit)

@@ -1,0 +1,327 @@
+"""Data generators whose importances are known exactly, for the coverage tests.
+
+Each `Simulation` draws data, gives a fixed model (fixed: nothing is fitted to the data, so the target is one number) and
+knows, from formulas that use nothing of the library, the model's risk and its risk with a feature replaced by that of an
+independent row.
+
+`replicate` measures one draw of the data. It is the library's own composition (`reliance.importance.measure`), except that
+one evaluation serves the difference and the ratio; `test_coverage.py` proves that it gives what the public functions give.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+import reliance as rl
+from reliance import blocks, inference, plans, results
+from reliance.executors import Caller
+from reliance.inputs import prepare
+
+Floats = NDArray[np.float64]
+N = 200
+COMPARES = ("difference", "ratio")
+
+
+class Risks(NamedTuple):
+    """Population risks of a model: as it is, and with one feature taken from an independent row."""
+
+    base: float
+    replaced: float
+
+    def truth(self, compare: str) -> float:
+        return self.replaced - self.base if compare == "difference" else self.replaced / self.base
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A data generator, a fixed model, and the risks (loss, feature) -> Risks."""
+
+    draw: Callable[[np.random.Generator, int], tuple[Floats, NDArray]]
+    model: Callable[[Floats], Floats]
+    losses: tuple[str, ...]
+    features: tuple[str, ...]  # the first columns of X; "null..." ones are used by the model, though y ignores them
+    risks: dict[tuple[str, str], Risks]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Linear models, squared error
+
+
+def linear(
+    features: tuple[str, ...],
+    true: tuple[float, ...],
+    used: tuple[float, ...],
+    correlation: tuple[tuple[float, ...], ...] | None = None,
+    noise: float = 1.0,
+    log_scale: float | None = None,
+) -> Simulation:
+    """Outcome y = X @ true + noise, model X @ used, X Gaussian (or independent lognormals).
+
+    With S the covariance of X and b the used coefficients, replacing column j by an independent copy changes the mean
+    squared error by 2 b_j (Cov(y, x_j) - sum over k != j of b_k S_kj).
+    """
+    beta, b, p = np.asarray(true), np.asarray(used), len(true)
+    if log_scale is None:
+        covariance = np.eye(p) if correlation is None else np.asarray(correlation)
+        factor = np.linalg.cholesky(covariance)
+        mean = np.zeros(p)
+    else:
+        variance = np.exp(log_scale**2)
+        covariance = np.eye(p) * variance * (variance - 1.0)
+        factor = np.eye(p)
+        mean = np.full(p, np.exp(log_scale**2 / 2.0))
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+        X = rng.standard_normal((n, p)) @ factor.T
+        if log_scale is not None:
+            X = np.exp(log_scale * X)
+        return X, X @ beta + noise * rng.standard_normal(n)
+
+    gap = beta - b
+    base = noise**2 + gap @ covariance @ gap + (gap @ mean) ** 2
+    risks = {}
+    for j, name in enumerate(features):
+        others = np.arange(p) != j
+        change = 2.0 * b[j] * (covariance[j] @ beta - covariance[j, others] @ b[others])
+        risks["squared_error", name] = Risks(float(base), float(base + change))
+    return Simulation(draw, lambda X: X @ b, ("squared_error",), features, risks)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Logistic models, log loss and AUC
+
+
+def logistic(features: tuple[str, ...], true: tuple[float, ...], used: tuple[float, ...]) -> Simulation:
+    """P(y = 1 | x) = 1 / (1 + exp(-x @ true)), model the same with other coefficients.
+
+    The classes are equally likely and x given y is N((y - 1/2) true, I), for which that is the exact posterior; scores
+    are then Gaussian given the class. A replaced feature comes from either class with probability 1/2.
+    """
+    delta, b = np.asarray(true), np.asarray(used)
+    shift, spread = b * delta, float(np.linalg.norm(b))  # each feature's part in the distance of the classes' mean scores
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, NDArray[np.int64]]:
+        y = rng.integers(0, 2, n)
+        return rng.standard_normal((n, len(delta))) + (y[:, None] - 0.5) * delta, y
+
+    z, mass = np.polynomial.hermite_e.hermegauss(120)
+    mass = mass / mass.sum()
+
+    def log_loss(mean: float) -> float:
+        """E log(1 + exp(-s)) for s ~ N(mean, spread^2), by Gauss-Hermite quadrature."""
+        return float(mass @ np.logaddexp(0.0, -(mean + spread * z)))
+
+    def auc_loss(distance: float) -> float:
+        """P(s1 < s0) for independent s1, s0 with means that far apart."""
+        return float(norm.cdf(-distance / (np.sqrt(2.0) * spread)))
+
+    risks, whole = {}, float(shift.sum())
+    for j, name in enumerate(features):
+        rest = whole - float(shift[j])
+        lost = [0.5 * whole, 0.5 * whole - float(shift[j])]  # the donor is of the same class, or of the other
+        risks["log_loss", name] = Risks(log_loss(0.5 * whole), float(np.mean([log_loss(m) for m in lost])))
+        # Donors of a positive and a negative row: both of their own class, of one class, or each of the other's.
+        replaced = 0.25 * auc_loss(rest + float(shift[j])) + 0.5 * auc_loss(rest) + 0.25 * auc_loss(rest - float(shift[j]))
+        risks["auc", name] = Risks(auc_loss(whole), replaced)
+    return Simulation(draw, lambda X: 1.0 / (1.0 + np.exp(-(X @ b))), ("log_loss", "auc"), features, risks)
+
+
+NAMES = ("strong", "weak", "null")
+SIMULATIONS = {
+    # y does not depend on "null", and the model's other coefficients are right or shrunk.
+    "linear": linear(NAMES, (1.0, 0.5, 0.0), (1.0, 0.3, 0.4)),
+    # The null feature is correlated with those that matter: permuting it makes rows that do not occur.
+    "correlated": linear(
+        NAMES, (1.0, 0.5, 0.0), (1.0, 0.5, 0.4), correlation=((1.0, 0.5, 0.5), (0.5, 1.0, 0.25), (0.5, 0.25, 1.0))
+    ),
+    # Overfitted: the null feature moves the prediction more than everything that is not explained. Row and donor effects
+    # cancel almost wholly here, which a floor on the variance does not notice.
+    "overfitted": linear(("strong", "null"), (1.0, 0.0), (1.0, 0.5), noise=0.3),
+    "lognormal": linear(("strong", "null"), (1.0, 0.0), (1.0, 0.4), log_scale=1.0),
+    "logistic": logistic(NAMES, (1.5, 0.8, 0.0), (1.5, 0.8, 0.5)),
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Replicates
+
+
+@dataclass(frozen=True)
+class Design:
+    """How donors are chosen: a public function and its arguments, and the plan that it makes."""
+
+    call: Callable[..., rl.Importance | dict[str, rl.Importance]]
+    arguments: dict[str, object]
+    plan: Callable[[int, int, bool], plans.Plan]  # (n, key, whether a metric is among the losses)
+
+
+DESIGNS = {
+    **{
+        f"shifts-{k}": Design(rl.permutation_importance, {"draws": k}, lambda n, key, _, k=k: plans.Shifts(n, k, key))
+        for k in (3, 5, 20)
+    },
+    "pairs": Design(
+        rl.model_reliance,
+        {"pairs": "all"},
+        lambda n, _, metric: plans.every_shift(n) if metric else plans.Pairs(n),
+    ),
+    **{
+        f"iid-{k}": Design(rl.ablation_importance, {"draws": k}, lambda n, key, _, k=k: plans.Resample(n, k, key))
+        for k in (5, 10)
+    },
+}
+
+
+def weights_of(rng: np.random.Generator, weighted: bool, n: int = N) -> Floats | None:
+    """Weights independent of the data, so that the truth is the same."""
+    return rng.uniform(0.5, 1.5, n) if weighted else None
+
+
+def replicate(
+    simulation: Simulation,
+    design: Design,
+    X: Floats,
+    y: NDArray,
+    weights: Floats | None,
+    key: int,
+    losses: tuple[str, ...] | None = None,
+) -> dict[tuple[str, str], rl.Importance]:
+    """The results of one data set by (loss, compare), all from one evaluation of the model."""
+    names = simulation.losses if losses is None else losses
+    columns = list(range(len(simulation.features)))
+    problem = prepare(simulation.model, X, y, columns, list(names), weights, key, names=simulation.features)
+    plan = design.plan(problem.n, problem.key, "auc" in names)
+    call = Caller(problem.model)
+    with blocks.session(problem):
+        base = blocks.base_pass(problem, call)
+        run = blocks.evaluate(problem, plan, base, call)
+    found = {}
+    for index, loss in enumerate(names):
+        for compare in COMPARES:
+            host = base.host_losses[index]
+            summaries = [
+                inference.summarize(run.moments[f.name][index], host, problem.host_weights, plan, compare)
+                for f in problem.features
+            ]
+            found[loss, compare] = results.from_summaries(
+                simulation.features,
+                summaries,
+                base_risk=inference.risk(host, problem.host_weights),
+                compare=compare,
+                method=design.call.__name__,
+                loss=loss,
+                plan_kind=plan.kind,
+                n=plan.n,
+                draws_per_row=plan.draws,
+                evaluations=[plan.n * plan.columns] * len(columns),
+                routes=["plain"] * len(columns),
+                block=run.block,
+                key=problem.key,
+                keep_rows=False,
+            )
+    return found
+
+
+class Cell(NamedTuple):
+    """What the replicates of one design gave for one feature, loss and comparison."""
+
+    simulation: str
+    design: str
+    weighted: bool
+    loss: str
+    compare: str
+    feature: str
+    replicates: int
+    covered: float  # share of the 95% population intervals that hold the truth
+    rejected: float  # share of default tests with p < 0.05
+    error_ratio: float  # root mean square of the standard errors over the standard deviation of the values
+
+    def __str__(self) -> str:
+        weights = "weighted" if self.weighted else "equal weights"
+        return (
+            f"{self.simulation}, {self.design}, {weights}, {self.loss}, {self.compare}, {self.feature}: covered "
+            f"{self.covered:.4f}, rejected {self.rejected:.4f}, se/sd {self.error_ratio:.3f} ({self.replicates} replicates)"
+        )
+
+
+def seed_of(*words: object) -> np.random.Generator:
+    """A generator for a cell: independent of the order in which cells are run."""
+    return np.random.default_rng([int.from_bytes(str(word).encode(), "little") for word in words])
+
+
+def simulate(
+    name: str, design: str, weighted: bool, replicates: int, losses: tuple[str, ...] | None = None, part: int = 0
+) -> Iterator[tuple[tuple[str, str, str], Floats]]:
+    """Yields for each (loss, compare, feature) the columns value, standard error, lower, upper, p-value."""
+    simulation, chosen = SIMULATIONS[name], DESIGNS[design]
+    rng = seed_of(name, design, weighted, part)
+    rows: dict[tuple[str, str, str], list[tuple[float, ...]]] = {}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*very skewed")  # a few of thousands of data sets are
+        for _ in range(replicates):
+            X, y = simulation.draw(rng, N)
+            weights, key = weights_of(rng, weighted), int(rng.integers(2**62))
+            for (loss, compare), result in replicate(simulation, chosen, X, y, weights, key, losses).items():
+                bounds, p = result.interval(0.95), result.test(adjust="none").p_value
+                for j, feature in enumerate(simulation.features):
+                    line = (result.values[j], result.std_error[j], *bounds[j], p[j])
+                    rows.setdefault((loss, compare, feature), []).append(line)
+    for where, lines in rows.items():
+        yield where, np.asarray(lines)
+
+
+def summarise(name: str, design: str, weighted: bool, found: dict[tuple[str, str, str], Floats]) -> list[Cell]:
+    cells = []
+    for (loss, compare, feature), table in found.items():
+        value, error, lower, upper, p = table.T
+        truth = SIMULATIONS[name].risks[loss, feature].truth(compare)
+        covered = np.mean((lower <= truth) & (truth <= upper))
+        ratio = np.sqrt(np.mean(error**2)) / np.std(value)
+        cells.append(
+            Cell(name, design, weighted, loss, compare, feature, len(p), float(covered), float(np.mean(p < 0.05)), ratio)
+        )
+    return cells
+
+
+def cells(name: str, design: str, weighted: bool, replicates: int, losses: tuple[str, ...] | None = None) -> list[Cell]:
+    return summarise(name, design, weighted, dict(simulate(name, design, weighted, replicates, losses)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The table of docs/intervals.md: python tests/simulations.py --replicates 10000
+
+
+def _part(job: tuple[str, str, bool, int, int]) -> dict[tuple[str, str, str], Floats]:
+    name, design, weighted, replicates, part = job
+    return dict(simulate(name, design, weighted, replicates, part=part))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Coverage of the 95% population interval and size of the default test.")
+    parser.add_argument("--replicates", type=int, default=2000)
+    parser.add_argument("--only", nargs="*", default=list(SIMULATIONS), choices=list(SIMULATIONS))
+    parser.add_argument("--designs", nargs="*", default=list(DESIGNS), choices=list(DESIGNS))
+    given = parser.parse_args()
+    parts = 8
+    with ProcessPoolExecutor() as pool:
+        for name in given.only:
+            for design in given.designs:
+                for weighted in (False, True):
+                    jobs = [(name, design, weighted, given.replicates // parts, part) for part in range(1, parts + 1)]
+                    answers = list(pool.map(_part, jobs))
+                    joined = {where: np.concatenate([a[where] for a in answers]) for where in answers[0]}
+                    for cell in summarise(name, design, weighted, joined):
+                        print(cell, flush=True)
+
+
+if __name__ == "__main__":
+    main()

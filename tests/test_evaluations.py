@@ -1,0 +1,126 @@
+"""The evaluation contract: the model sees each (row, draw) once, plus one base pass, and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from methods import KEY, METHODS, donor_table
+
+import reliance as rl
+from reliance import plans
+from reliance._array import from_host, to_host
+
+N = 10
+BLOCKS = [None, 1, 7, 64, (3, 2), (4, 100), (1000, 1000)]
+
+
+class Recorder:
+    """Both columns hold the number of the row, so an input names the row and the donor of a cell."""
+
+    def __init__(self, backend):
+        self.backend = backend
+        self.cells = Counter()
+
+    def __call__(self, x):
+        seen = to_host(x)  # JAX cannot trace this: the model runs eagerly there
+        self.cells.update((int(a), int(b)) for a, b in seen)
+        return x[:, 0] + 2.0 * x[:, 1]
+
+
+def numbered(backend, n=N):
+    ids = np.arange(n, dtype=np.float64)
+    return backend.asarray(np.stack([ids, ids], axis=1)), backend.asarray(ids)
+
+
+def expected_cells(plan):
+    """The base pass, then column 0 and column 1 replaced."""
+    cells = Counter((i, i) for i in range(plan.n))
+    donors, _ = donor_table(plan)  # the diagonal of all pairs is evaluated with the rest, and masked
+    for i in range(plan.n):
+        for donor in donors[i].tolist():
+            cells.update([(donor, i), (i, donor)])
+    return cells
+
+
+def assert_cells(model, result, plan):
+    expected = expected_cells(plan)
+    assert sum(expected.values()) == plan.n + result.evaluations.sum()
+    if model.backend.kind == "jax":  # padding: more of the same cells, none that is strange
+        assert set(model.cells) == set(expected)
+        assert all(model.cells[cell] >= times for cell, times in expected.items())
+    else:
+        assert model.cells == expected
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.filterwarnings("ignore:pairs=:UserWarning", "ignore:model Recorder cannot be traced:UserWarning")
+def test_each_cell_exactly_once(backend, method, block):
+    model = Recorder(backend)
+    result = METHODS[method](model, *numbered(backend), block=block, compare="difference")
+    assert_cells(model, result, METHODS[method].plan(N))
+
+
+@pytest.mark.parametrize("block", [None, 4, (3, 5)], ids=str)
+@pytest.mark.filterwarnings("ignore:model Recorder cannot be traced:UserWarning")
+def test_metrics_of_all_pairs_take_every_shift(backend, block):
+    model = Recorder(backend)
+    result = METHODS["all"](model, *numbered(backend), loss="rmse", block=block, compare="difference")
+    assert result.evaluations.tolist() == [N * (N - 1)] * 2
+    assert_cells(model, result, plans.every_shift(N))
+
+
+@pytest.mark.filterwarnings("ignore:model Recorder cannot be traced:UserWarning", "ignore:draws=25:UserWarning")
+@pytest.mark.parametrize("block", [None, 6, (4, 7)], ids=str)
+def test_draws_beyond_one_ordering(backend, block):
+    model = Recorder(backend)
+    result = rl.permutation_importance(model, *numbered(backend), draws=25, rng=KEY, block=block)
+    assert_cells(model, result, plans.Shifts(N, 25, KEY))
+
+
+@pytest.mark.filterwarnings("ignore:model Recorder cannot be traced:UserWarning")
+def test_an_odd_last_row_is_left_out_of_halves(backend):
+    model = Recorder(backend)
+    with pytest.warns(UserWarning, match="pairs='halves' leaves out the last of 11 rows"):
+        result = rl.model_reliance(model, *numbered(backend, 11), pairs="halves", compare="difference")
+    assert result.n == 10
+    assert_cells(model, result, plans.halves(10))
+
+
+@pytest.mark.parametrize("block", [None, 3, 8], ids=str)
+def test_memory_that_runs_out_repeats_only_failed_calls(backend, block):
+    """A call that failed is not an evaluation."""
+    if backend.kind == "jax":
+        pytest.skip("padded calls: test_out_of_memory.py has JAX")
+    model = Recorder(backend)
+
+    def small(x):
+        if x.shape[0] > 4:
+            raise MemoryError
+        return model(x)
+
+    result = METHODS["ablation"](small, *numbered(backend), block=block)
+    assert_cells(model, result, METHODS["ablation"].plan(N))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_blocks_are_filled_to_the_size_asked_for(batch):
+    sizes = []
+
+    def model(x):
+        sizes.append(len(x))
+        return x[:, 0]
+
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    result = METHODS["all"](model, X, X[:, 1], block=(4, batch))
+    assert result.block == (4, batch)
+    assert set(sizes[1:]) == {4 * batch}
+
+
+def test_donors_are_the_same_on_every_backend(backend):
+    """The key alone says which row lends to which, whatever the device and the block."""
+    plan = plans.Resample(N, 3, KEY)
+    uploaded = from_host(plan.donors(range(N), range(3)), backend.xp, getattr(backend.asarray(np.ones(1)), "device", None))
+    np.testing.assert_array_equal(to_host(uploaded), plans.Resample(N, 5, KEY).donors(range(N), range(3)))

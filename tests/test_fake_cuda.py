@@ -1,0 +1,265 @@
+"""Device discipline on CUDA, proven without a GPU.
+
+The engine runs whole on fake CUDA tensors (shapes, dtypes and devices, no values) under a dispatch mode that refuses
+any tensor elsewhere. Reading a value is an error of the fake tensors themselves, so a hidden synchronisation cannot
+pass; the two explicit transfers, `_array.from_host` and `_array.to_host`, are replaced and counted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import reliance as rl
+from reliance import _array, blocks, functional, losses, variance
+
+torch = pytest.importorskip("torch")
+
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
+
+CUDA = torch.device("cuda", 0)
+N, P, K = 14, 3, 5
+
+
+class OneDevice(TorchDispatchMode):
+    """Refuses every operation that touches a tensor on another device."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.operations[func.overloadpacket.__name__] += 1
+        tensors = [t for t in tree_leaves((args, kwargs, out)) if isinstance(t, torch.Tensor)]
+        # Empty tensors hold no data: array-api-compat makes them to ask torch for the result type of half dtypes.
+        elsewhere = {str(t.device) for t in tensors if t.device != CUDA and t.numel()}
+        if elsewhere:
+            raise RuntimeError(f"{func}: tensor on {elsewhere} inside a {CUDA} kernel")
+        return out
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _guard():
+    """CPU builds have no CUDA device guard, and indexing asks for one: lend it the no-op guard of meta tensors."""
+    if torch.cuda.is_available():
+        yield
+        return
+    library = Path(torch.__file__).parent / "lib" / "libc10.so"
+    if not library.exists():
+        pytest.skip(f"no {library.name} to find the device guards in")
+    registry = (ctypes.c_void_p * 22).in_dll(ctypes.CDLL(str(library)), "_ZN3c104impl26device_guard_impl_registryE")
+    before = registry[1]
+    registry[1] = before or registry[14]
+    yield
+    registry[1] = before
+
+
+class Traffic(Counter):
+    """How often data crossed between host and device: ``upload``, ``download``, and ``loop`` downloads of the loop."""
+
+    looping = False
+
+    def upload(self, values, xp, dev, dtype=None):
+        assert torch.device(dev) == CUDA
+        self["upload"] += 1
+        values = np.asarray(values)
+        return torch.empty(values.shape, dtype=dtype or getattr(torch, values.dtype.name), device=CUDA)
+
+    def download(self, x):
+        """Ones: flags are true, weights positive, sums finite."""
+        assert x.device == CUDA
+        self["loop" if self.looping else "download"] += 1
+        return np.ones(tuple(x.shape))
+
+    def labels(self, x):
+        """What `losses.check` reads: both classes must be there."""
+        assert x.device == CUDA
+        assert not self.looping, "a loss read values inside the loop"
+        return (np.arange(x.numel()) % 2).reshape(tuple(x.shape)) if x.ndim else np.ones(())
+
+
+@pytest.fixture
+def traffic(monkeypatch):
+    counted, evaluate = Traffic(), blocks.evaluate
+
+    def looped(*args):
+        counted.looping = True
+        try:
+            return evaluate(*args)
+        finally:
+            counted.looping = False
+
+    monkeypatch.setattr(_array, "from_host", counted.upload)
+    monkeypatch.setattr(_array, "to_host", counted.download)
+    monkeypatch.setattr(losses, "to_host", counted.labels)
+    monkeypatch.setattr(blocks, "evaluate", looped)
+    return counted
+
+
+@pytest.fixture
+def cuda(traffic):
+    with FakeTensorMode(), OneDevice() as mode:
+        yield mode
+
+
+def tensor(*shape, dtype=torch.float32):
+    return torch.empty(shape, dtype=dtype, device=CUDA)
+
+
+def mlp(width=P, outputs=1, dtype=torch.float32):
+    inner, outer = (torch.nn.Linear(*sizes, device=CUDA, dtype=dtype) for sizes in ((width, 8), (8, outputs)))
+    return torch.nn.Sequential(inner, torch.nn.ReLU(), outer, torch.nn.Sigmoid())
+
+
+METHODS = {
+    "pairs": (rl.model_reliance, {"compare": "difference"}),
+    "halves": (rl.model_reliance, {"pairs": "halves"}),
+    "shifts": (rl.permutation_importance, {"draws": K}),
+    "resample": (rl.ablation_importance, {"draws": K}),
+}
+OPTIONS = {
+    "plain": {},
+    "ratio": {"compare": "ratio"},
+    "weights": {"weights": True},
+    "groups": {"features": [0, (1, 2)]},
+    "one_block": {"block": (N, K)},
+    "chunks": {"block": (4, 2), "weights": True},
+    "rows": {"block": 10},
+    "losses": {"loss": ["squared_error", "absolute_error", "huber", "pinball", "poisson_deviance", "zero_one"]},
+    "hinge": {"loss": "hinge"},
+    "prediction_shift": {"loss": "prediction_shift"},
+    "log_loss": {"loss": "log_loss"},
+    "auc": {"loss": "auc"},
+    "metrics": {"loss": ["auc", "r2", "rmse"], "weights": True},
+    "mixed_chunks": {"loss": ["rmse", "squared_error"], "block": (4, 2)},
+    "user_metric": {"loss": rl.Metric(lambda y, p, *w: torch.mean(torch.abs(y - p)), name="mean_distance")},
+}
+METRICS = ("auc", "metrics", "mixed_chunks", "user_metric")
+
+
+def strips(block, method, metric=False):
+    """How many fetches the loop may make: one for a strip of tiles, or for a tile that holds all rows."""
+    rows, draws = block
+    if method == "pairs" and not metric:
+        return math.ceil(N / rows)
+    return math.ceil({"halves": 1, "pairs": N - 1}.get(method, K) / draws)
+
+
+def first(found):
+    return next(iter(found.values())) if isinstance(found, dict) else found
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("method", METHODS)
+def test_engine_stays_on_the_device(cuda, traffic, monkeypatch, method, option):
+    function, settings = METHODS[method]
+    chosen = settings | OPTIONS[option]
+    if option == "hinge":  # labels -1 and 1
+        monkeypatch.setattr(losses, "to_host", lambda x: 2 * traffic.labels(x) - 1)
+    if "weights" in chosen:
+        chosen["weights"] = tensor(N)
+    result = first(function(mlp(), tensor(N, P), tensor(N), **chosen))
+    assert traffic["loop"] == strips(result.block, method, option in METRICS)
+    # The checks and the base pass: X, y, weights, two flags, base losses. Nothing grows with features or draws.
+    assert traffic["download"] <= 5
+    assert cuda.operations["copy_"] > 0
+    assert result.values.shape == result.evaluations.shape
+
+
+CASES = ("image", "embedding", "classes", "bfloat16", "float64", "integer", "several_outputs", "view")
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("method", METHODS)
+def test_kinds_of_data(cuda, traffic, monkeypatch, method, case):
+    function, settings = METHODS[method]
+    X, y, model, extra = tensor(N, P), tensor(N), mlp(), {}
+    if case == "image":
+        X, model = tensor(N, 2, 3, 3), torch.nn.Sequential(torch.nn.Flatten(), mlp(18))
+        extra = {"features": np.arange(18).reshape(2, 3, 3) // 6}
+        monkeypatch.setattr("reliance.features.to_host", np.asarray)  # the mask is on the host
+    elif case == "embedding":
+        X = tensor(N, P, dtype=torch.int64)
+        model = torch.nn.Sequential(torch.nn.Embedding(5, 2, device=CUDA), torch.nn.Flatten(), mlp(2 * P))
+    elif case == "classes":
+        y, model, extra = tensor(N, dtype=torch.int64), mlp(outputs=3), {"loss": ["cross_entropy", "zero_one"]}
+    elif case in ("bfloat16", "float64"):
+        dtype = getattr(torch, case)
+        X, y, model = tensor(N, P, dtype=dtype), tensor(N, dtype=dtype), mlp(dtype=dtype)
+    elif case == "integer":
+        X, model = tensor(N, P, dtype=torch.int32), lambda X: X[:, 0] * 2
+    elif case == "several_outputs":
+        y, model = tensor(N, 3), mlp(outputs=3)
+    else:
+        model = lambda X: X[:, 0]  # noqa: E731
+    result = first(function(model, X, y, **settings, **extra))
+    assert traffic["loop"] == strips(result.block, method)
+
+
+def test_gradients_are_not_recorded(cuda):
+    seen = []
+    module = mlp()
+
+    def model(X):
+        out = module(X)
+        seen.append(out.requires_grad)
+        return out
+
+    rl.model_reliance(model, tensor(N, P), tensor(N))
+    assert seen
+    assert not any(seen)
+
+
+def test_data_off_the_device_is_refused(cuda):
+    with pytest.raises(RuntimeError, match="tensor on"):
+        torch.ones(3)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda X: X[:, 0] + torch.arange(X.shape[0]),
+        lambda X: X[:, 0].cpu().to(CUDA),
+        lambda X: X[:, 0] * torch.tensor(3.0),
+        lambda X: X[:, 0] if X.sum() > 0 else X[:, 1],
+        lambda X: X[:, 0] * float(X[0, 0]),
+    ],
+    ids=["arange", "cpu", "scalar", "branch", "float"],
+)
+def test_the_check_has_teeth(cuda, model):
+    """The same mistakes in a kernel would be caught: they are in a model."""
+    with pytest.raises((RuntimeError, DataDependentOutputException), match=r"tensor on|_local_scalar_dense|device"):
+        rl.model_reliance(model, tensor(N, P), tensor(N))
+
+
+@pytest.mark.parametrize("block", [None, 5])
+def test_functional_stays_on_the_device(cuda, traffic, block):
+    model, X, y = mlp(), tensor(N, P), tensor(N)
+    found = [
+        functional.base_risk(model, X, y),
+        functional.switched_losses(model, X, y, [0, 2], tensor(N, 3, 2)),
+        functional.shifted_risk(model, X, y, 1, [1, 2, 5]),
+        functional.pairwise_risk(model, X, y, (1, 2), block=block, loss="huber"),
+    ]
+    rows, donors, spread = functional.pairwise_moments(model, X, y, 0)
+    population = variance.pairs_variance(rows, donors).population
+    found += functional.hull(torch.mean(rows), torch.sqrt(population), functional.skewness(rows + donors), 1.96, True)
+    assert all(x.device == CUDA for x in (*found, rows, donors, spread))
+    assert traffic["download"] == traffic["loop"] == 0
+
+
+@pytest.mark.parametrize("kind", ["pairs", "shifts", "resample", "permutations", "halves"])
+def test_variances_stay_on_the_device(cuda, traffic, kind):
+    r, c, total, other = tensor(N), tensor(N), tensor(), tensor(N)
+    h = variance.kernel(r, c, total, other, other, other, 5)
+    found = variance.population_variance(kind, h.rows, h.donors, h.total, 5, indicator=other, lent=other)
+    assert all(x.device == CUDA and x.shape == () for x in found)
+    assert not traffic
