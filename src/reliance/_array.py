@@ -34,6 +34,11 @@ def device(x: Array) -> Device:
     return compat.device(x)
 
 
+def same_device(a: Array, b: Array) -> bool:
+    # JAX mixes no devices, and a traced array has none.
+    return bool(compat.is_jax_array(a)) or bool(device(a) == device(b))
+
+
 def backend(xp: Namespace) -> str:
     """``"numpy"``, ``"torch"``, ``"jax"``, ``"cupy"``, or the name of another array API namespace."""
     for name, test in (
@@ -106,6 +111,12 @@ def is_floating(xp: Namespace, dtype: DType) -> bool:
     return bool(xp.isdtype(dtype, "real floating"))
 
 
+def epsilon(x: Array) -> float:
+    """The spacing of floating numbers at 1 in the array's dtype; 0 for integers and labels."""
+    xp = namespace(x)
+    return float(xp.finfo(x.dtype).eps) if is_floating(xp, x.dtype) else 0.0
+
+
 def itemsize(x: Array) -> int:
     """Bytes of one element."""
     size = getattr(x.dtype, "itemsize", None)
@@ -173,6 +184,22 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(
         sign in text for sign in ("out of memory", "can't allocate memory", "RESOURCE_EXHAUSTED")
     )
+
+
+def map_parts(function: Callable[[Array], Array], x: Array, size: int) -> Array:
+    """``function`` on parts of at most ``size`` rows, the answers one below the other."""
+    xp = namespace(x)
+    rows = x.shape[0]
+    if compat.is_jax_namespace(xp):
+        import jax
+
+        if isinstance(x, jax.core.Tracer):  # a loop in the compiled function, not one copy of the model for each part
+            whole = rows // size
+            parts = xp.reshape(x[: whole * size, ...], (whole, size, *x.shape[1:]))
+            answers = jax.lax.map(function, parts)
+            answers = xp.reshape(answers, (whole * size, *answers.shape[2:]))
+            return answers if whole * size == rows else xp.concat([answers, function(x[whole * size :, ...])])
+    return xp.concat([function(x[start : min(start + size, rows), ...]) for start in range(0, rows, size)])
 
 
 def map_draws(function: Callable[[Array], Array], predictions: Array) -> Array:

@@ -24,12 +24,17 @@ from reliance.models import name_of
 from reliance.plans import Plan, Tile
 from reliance.reductions import Accumulator, Moments
 
-# Rows of a block. On a CPU a block and the model's activations should stay in the cache; an accelerator wants work.
-_CPU_ROWS = 4096
+# Rows of a call of the model and of a block. On a CPU the model's activations should stay in the cache, and a block,
+# whose losses are summed at once, may be several calls; an accelerator wants work.
+_CPU_CALL_ROWS = 1024
+_CPU_ROWS = 16384
 _CPU_BLOCK_BYTES = 2**25
 _ACCELERATOR_ROWS = 2**17
 # Temporaries of a block's losses: losses, changes, weighted changes, squares, repeated targets, donor indices.
 _CELL_BYTES = 6 * 8
+# A model computes the same row a little differently in another batch. Predictions that move by less than so many units
+# in the last place of the largest prediction have not moved: a feature that moves none is not used and gives exactly 0.
+ROUNDING = 16
 # Sums that wait on the device before they are fetched.
 _MOST_PENDING = 4096
 
@@ -55,6 +60,13 @@ def session(problem: Problem) -> Iterator[None]:
 # Shape
 
 
+def call_rows(problem: Problem) -> int | None:
+    """With how many rows the model is called at most; None: with whole blocks, as the user's ``block`` asks for."""
+    if problem.block is not None or _array.is_accelerator(problem.xp, problem.device):
+        return None
+    return problem.model.block_rows or _CPU_CALL_ROWS
+
+
 def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:
     """How many rows a block has: a function of sizes, backend and device, never of a clock."""
     if isinstance(problem.block, int):
@@ -70,8 +82,7 @@ def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:
     if _array.is_accelerator(problem.xp, problem.device):
         rows = _ACCELERATOR_ROWS
     else:
-        rows = max(problem.model.block_rows or _CPU_ROWS, 1)
-        rows = min(rows, max(_CPU_BLOCK_BYTES // row_bytes, 64))
+        rows = min(_CPU_ROWS, max(_CPU_BLOCK_BYTES // row_bytes, 64))
     return min(rows, affordable)
 
 
@@ -101,7 +112,8 @@ def _fixed_bytes(problem: Problem, plan: Plan, features: int, output_bytes: int)
     if not plan.rectangular:
         metrics = sum(isinstance(function, Metric) for function in problem.losses)
         kept = 8 * (losses - metrics) + output_bytes * metrics
-        held += plan.n * (features * kept + 2 * 8 * (losses + 1))
+        # ... and the plan's ordering, the donors and their users, and one tile's losses on the way to its sums.
+        held += plan.n * (features * kept + 8 * (3 + 2 + 2 * losses))
     return held
 
 
@@ -120,15 +132,16 @@ def batches(problem: Problem, plan: Plan, output_bytes: int) -> Iterator[tuple[F
 
 def base_pass(problem: Problem, call: Caller) -> Base:
     """The model on the rows as they are: base losses, and every check that needs a prediction."""
-    predictions, sound, untouched = _base_predictions(problem, call)
+    predictions, untouched = _base_predictions(problem, call)
     targets = tuple(predictions if t is None else t for t in problem.targets)
-    host_sound, host_untouched = (bool(flag) for flag in _array.fetch([sound, untouched]))
-    if not host_untouched:
+    largest = kernels.movement(predictions, problem.xp.zeros_like(predictions))
+    same, scale = (float(a) for a in _array.fetch([problem.xp.astype(untouched, largest.dtype), largest]))
+    if not same:
         raise ValueError(
             f"model {name_of(problem.model.source)} changes its input: work on a copy inside the model, "
             "because the rows it is given are used again"
         )
-    if not host_sound:
+    if not math.isfinite(scale):
         raise ValueError(
             f"model {name_of(problem.model.source)} returned NaN or infinite predictions for the rows of X: "
             "a loss cannot be computed from them"
@@ -151,11 +164,12 @@ def base_pass(problem: Problem, call: Caller) -> Base:
                 "check y and the predictions there, or choose another loss"
             )
     width = int(np.prod(predictions.shape[1:], dtype=np.int64)) * _array.itemsize(predictions)
-    return Base(targets, tuple(losses), host, weights, width)
+    rounding = ROUNDING * _array.epsilon(predictions) * scale
+    return Base(predictions, rounding, targets, tuple(losses), host, weights, width)
 
 
-def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array, Array]:
-    """Predictions (n, ...), whether they are finite, and whether the model left its input as it was."""
+def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
+    """Predictions (n, ...), and whether the model left its input as it was."""
     xp, store = problem.xp, problem.store
     rows = _even(problem.n, block_rows(problem, 8))
     answers, untouched = [], xp.ones((), dtype=xp.bool, device=problem.device)
@@ -176,7 +190,7 @@ def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array, Arr
         untouched = xp.logical_and(untouched, xp.all(same))
     predictions = answers[0] if len(answers) == 1 else xp.concat(answers)
     predictions = predictions[: problem.n, ...]
-    return predictions, kernels.is_sound((), predictions), untouched
+    return predictions, untouched
 
 
 def _traced_base(context: Context, predict: Predict, X: Array, rows: Array) -> Array:
@@ -200,7 +214,7 @@ def evaluate(problem: Problem, plan: Plan, base: Base, call: Caller) -> Run:
             sums = accumulate(executor, features, tiles, advance)
             block = _block_used(executor.capacity, call.limit)
             for feature in features:
-                moments[feature.name] = tuple(a.finalize(plan) for a in sums[feature.name])
+                moments[feature.name] = tuple(a.finalize(plan, base.rounding) for a in sums[feature.name])
     return Run(moments, block)
 
 
@@ -273,7 +287,7 @@ def _collect(
     fetched = _array.fetch([packed for _, _, packed in pending])
     for (feature, opened, _), lines in zip(pending, fetched, strict=True):
         for accumulator, function, line in zip(sums[feature.name], problem.losses, lines, strict=True):
-            if not accumulator.update(opened.tile, line, opened.shape) or not math.isfinite(line[-2]):
+            if not accumulator.update(opened.tile, line, opened.shape):
                 requirement = function.requirement or "finite predictions, and losses that do not overflow"
                 raise ValueError(
                     f"with feature {feature.name!r} replaced, model {name_of(problem.model.source)} returned "

@@ -34,23 +34,22 @@ class Context(NamedTuple):
 
 def predict_rows(model: Model, block: Array, limit: int | None) -> Array:
     """The predictions of a block, in calls of at most ``limit`` rows."""
-    rows = block.shape[0]
-    size = min(limit or rows, rows)
-    answers = []
-    for start in range(0, rows, size):
-        part = block if size == rows else block[start : start + size, ...]
+
+    def checked(part: Array) -> Array:
         answer = model.predict(part)
         check_prediction(answer, part, model)
-        answers.append(answer)
-    return answers[0] if len(answers) == 1 else _array.namespace(block).concat(answers)
+        return answer
+
+    rows = block.shape[0]
+    return checked(block) if limit is None or limit >= rows else _array.map_parts(checked, block, limit)
 
 
 class Caller:
-    """Calls the model; when memory runs out, halves the rows of a call and goes on."""
+    """Calls the model with at most ``limit`` rows; when memory runs out, halves them and goes on."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, limit: int | None = None) -> None:
         self.model = model
-        self.limit: int | None = None
+        self.limit = limit
         self.traceable = True
         self._compiled: dict[Any, Callable[..., Any]] = {}
 
@@ -111,6 +110,9 @@ class Base:
 
     Attributes
     ----------
+    predictions : array (n, ...)
+    rounding : float
+        By how much a prediction may differ between calls though its row is the same: see `blocks.ROUNDING`.
     targets : tuple of array (n, ...)
         What each loss compares predictions with.
     losses : tuple of array (n,)
@@ -121,6 +123,8 @@ class Base:
         Bytes of one row's prediction.
     """
 
+    predictions: Array
+    rounding: float
     targets: tuple[Array, ...]
     losses: tuple[Array, ...]
     host_losses: tuple[np.ndarray[Any, Any], ...]
@@ -170,22 +174,25 @@ class InPlace:
         if self.filled != (rows, d):
             self.problem.store.repeat(self.buffer, rows, d)
             self.filled, self.replaced = (rows, d), None
-            self.targets = tuple(kernels.repeat_rows(t[rows.start : rows.stop, ...], d) for t in self.base.targets)
+            self.own, *self.targets = (
+                kernels.repeat_rows(a[rows.start : rows.stop, ...], d)
+                for a in (self.base.predictions, *self.base.targets)
+            )
         if self.plan.rectangular:
             self.donors: range | Array = tile.columns
         else:
             self.donors = self._upload(self.plan.donors(rows, tile.columns).reshape(-1))
 
     def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
-        """What is kept of one block's predictions, and whether they are sound."""
+        """What is kept of one block's predictions."""
         shape = (len(rows), opened.shape[1])
         predictions = self._predict(rows, shape[1], feature)
         kept = kernels.answers(self.problem.losses, self.targets, predictions, shape)
-        return kept, kernels.is_sound(self.problem.losses, predictions)
+        return Part(kept, kernels.movement(predictions, self.own), kernels.is_valid(self.problem.losses, predictions))
 
     def keep(self, part: Part) -> Part:
         """A copy that survives the next block: a model may return a view of its input."""
-        return tuple(self.problem.xp.asarray(k, copy=True) for k in part[0]), part[1]
+        return part._replace(kept=tuple(self.problem.xp.asarray(k, copy=True) for k in part.kept))
 
     def join(self, parts: list[Part], opened: Opened) -> Array:
         """The sums of a tile from all of its blocks: ``(L, size)``, a line for each loss."""
@@ -266,7 +273,9 @@ class Traced:
             columns = np.zeros(self.problem.store.width, dtype=bool)
             columns[list(feature.columns)] = True
             self.chosen[feature.name] = self._upload(columns)
-        return self.problem.store.flat, self.base.targets, self.rows, self.donors, self.chosen[feature.name]
+        base = self.base
+        chosen = self.chosen[feature.name]
+        return self.problem.store.flat, base.predictions, base.targets, self.rows, self.donors, chosen
 
     def _run(self, function: Callable[..., Any], data: tuple[Any, ...]) -> Any:
         context = Context(self.problem.losses, self.problem.store.shape, None)
@@ -294,7 +303,7 @@ def _padded_users(users: Users, n: int, d: int, size: int) -> np.ndarray[Any, An
 
 
 def _traced_part(
-    context: Context, predict: Predict, X: Array, targets: Any, rows: Array, donors: Array, columns: Array
+    context: Context, predict: Predict, X: Array, own: Array, targets: Any, rows: Array, donors: Array, columns: Array
 ) -> Part:
     xp = _array.namespace(X)
     b, d = rows.shape[0], donors.shape[-1]
@@ -302,7 +311,8 @@ def _traced_part(
     predictions = predict(block)
     repeated = tuple(kernels.repeat_rows(xp.take(t, rows, axis=0), d) for t in targets)
     kept = kernels.answers(context.losses, repeated, predictions, (b, d))
-    return kept, kernels.is_sound(context.losses, predictions)
+    own = kernels.repeat_rows(xp.take(own, rows, axis=0), d)
+    return Part(kept, kernels.movement(predictions, own), kernels.is_valid(context.losses, predictions))
 
 
 def _traced_join(
@@ -315,6 +325,7 @@ def _traced_step(
     context: Context,
     predict: Predict,
     X: Array,
+    own: Array,
     targets: Any,
     rows: Array,
     donors: Array,
@@ -325,7 +336,7 @@ def _traced_step(
     lending: Any,
 ) -> Array:
     xp = _array.namespace(X)
-    part = _traced_part(context, predict, X, targets, rows, donors, columns)
+    part = _traced_part(context, predict, X, own, targets, rows, donors, columns)
     targets, base = (tuple(xp.take(a, rows, axis=0) for a in arrays) for arrays in (targets, base))
     weights = None if weights is None else xp.take(weights, rows)
     return kernels.join(context.losses, targets, base, weights, [part], mask, lending)

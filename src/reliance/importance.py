@@ -248,7 +248,7 @@ def model_reliance(
 def measure(problem: Problem, plan: Plan, compare: str, method: str) -> Importance | dict[str, Importance]:
     """The common composition: base pass, one evaluation of the plan, one result for each loss."""
     check_choice(compare, _COMPARE, "compare")
-    call = Caller(problem.model)
+    call = Caller(problem.model, blocks.call_rows(problem))
     with blocks.session(problem):
         base = blocks.base_pass(problem, call)
         risks = [inference.risk(values, problem.host_weights) for values in base.host_losses]

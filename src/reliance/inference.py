@@ -18,7 +18,7 @@ from scipy import special
 from reliance import rng
 from reliance.plans import Plan
 from reliance.reductions import Moments
-from reliance.variance import Kernel, hull, kernel, pair_means, population_variance, skewness
+from reliance.variance import Kernel, hull, kernel, pair_means, population_variance, shifts_influence, skewness
 
 Floats = NDArray[np.float64]
 ALTERNATIVES = ("greater", "less", "two-sided")
@@ -76,17 +76,16 @@ def summarize(
     row_values = null + w * moments.row_sum / (k * h.scale)
     draws = None if moments.draw_sum is None else null + moments.draw_sum / (n * h.scale)
     fixed = fixed_data_error(draws, plan.kind, n, k)
-    variance, monte_carlo = _host_variance(h, plan)
+    variance, monte_carlo, gamma = _spread(h, plan)
     if plan.kind == "shifts" and k >= n - 1:
         monte_carlo = fixed**2  # beyond one whole ordering the draws' own spread says what they add
-    halves = plan.kind == "halves"
-    units = pair_means(row_values) if halves else row_values
+    units = pair_means(row_values) if plan.kind == "halves" else row_values
     share = math.nan if not variance >= 0.0 else (monte_carlo / variance if variance > 0.0 else 0.0)
     summary = Summary(
         value=value,
         replaced_risk=risk(base, w) + risk(moments.row_sum, w) / k,
         std_error=math.sqrt(variance),
-        skewness=float(skewness(pair_means(h.rows) if halves else h.rows + h.donors)) / math.sqrt(units.size),
+        skewness=gamma,
         monte_carlo_share=share,
         fixed_data_error=fixed,
         random_variable_error=math.sqrt(float(h.total)) / (n * k),  # sqrt(mean(h^2) / (n K)), the mean of h being 0
@@ -107,17 +106,20 @@ def summarize(
     )
 
 
-def _host_variance(h: Kernel, plan: Plan) -> tuple[float, float]:
+def _spread(h: Kernel, plan: Plan) -> tuple[float, float, float]:
+    """Variance of the estimate, its Monte-Carlo part, and the skewness of the influence values."""
     r, c, given = h.rows, h.donors, {}
+    influence = pair_means(r) if plan.kind == "halves" else r + c
     if plan.kind == "shifts" and 3 <= plan.draws < plan.n - 1:
         shifts: Any = plan
         indicator = np.zeros(plan.n)
         indicator[shifts.shifts] = 1.0
         r, c, given = r[shifts.order], c[shifts.order], {"indicator": indicator}
+        influence = shifts_influence(r, c, indicator, plan.draws)
     elif plan.kind == "permutations":
         given = {"lent": plan.spread(r)}
     population, monte_carlo = population_variance(plan.kind, r, c, h.total, plan.draws, **given)
-    return float(population), float(monte_carlo)
+    return float(population), float(monte_carlo), float(skewness(influence)) / math.sqrt(influence.shape[0])
 
 
 def fixed_data_error(draws: Floats | None, kind: str, n: int, k: int) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from reliance import losses as _losses
-from reliance._array import Array, namespace
+from reliance._array import Array, is_floating, namespace
 from reliance.losses import Loss, Metric
 
 
@@ -77,21 +77,36 @@ def answers(
     return tuple(kept)
 
 
-def is_sound(functions: Sequence[Loss | Metric], predictions: Array) -> Array:
-    """0-d bool on the device: all predictions are finite and such as the losses require."""
+def movement(predictions: Array, own: Array) -> Array:
+    """0-d, on the device: how far the farthest prediction moved from the row's own; NaN or inf if one is not finite.
+
+    Of labels: 1 if any changed, 0 if none did.
+    """
     xp = namespace(predictions)
-    sound = xp.all(xp.isfinite(predictions)) if xp.isdtype(predictions.dtype, "real floating") else None
+    if is_floating(xp, predictions.dtype):
+        return xp.max(xp.abs(predictions - own))
+    return xp.astype(xp.any(predictions != own), xp.float32)
+
+
+def is_valid(functions: Sequence[Loss | Metric], predictions: Array) -> Array | None:
+    """0-d bool on the device: the predictions are such as the losses require; None if they require nothing."""
+    xp = namespace(predictions)
+    valid = None
     for function in functions:
         if function.valid is not None:
-            valid = function.valid(predictions)
-            sound = valid if sound is None else xp.logical_and(sound, valid)
-    if sound is None:
-        sound = xp.all(xp.equal(predictions, predictions))
-    return sound
+            found = function.valid(predictions)
+            valid = found if valid is None else xp.logical_and(valid, found)
+    return valid
 
 
-# What is kept of a block: an array for each loss, and whether its predictions are sound.
-Part: TypeAlias = tuple[tuple[Array, ...], Array]
+class Part(NamedTuple):
+    """What is kept of a block: an array for each loss (see `answers`), how far predictions moved, are they valid."""
+
+    kept: tuple[Array, ...]
+    moved: Array
+    valid: Array | None
+
+
 Predict: TypeAlias = Callable[[Array], Array]
 
 
@@ -120,7 +135,7 @@ def donor_sums(changes: Array, lending: Lending) -> Array:
 
 
 def tile_sums(
-    losses: Array, base: Array, weights: Array | None, mask: Array | None, lending: Lending | None, sound: Array
+    losses: Array, base: Array, weights: Array | None, mask: Array | None, lending: Lending | None, flags: Array
 ) -> Array:
     """The sums of one tile and one loss, packed into one vector so that they travel to the host together.
 
@@ -135,12 +150,13 @@ def tile_sums(
         False where a cell does not count (a row that is its own donor, padding).
     lending : Lending or None
         Of whole-rows tiles; in rectangular tiles the columns are the donors.
-    sound : boolean array ()
+    flags : array (2,)
+        How far predictions moved, and whether they are valid.
 
     Returns
     -------
-    array (b + d [+ n] + 2,)
-        Row sums of D = L - l, column sums of w D, donor sums of w D, the sum of w^2 D^2, and 1 if the tile is sound.
+    array (b + d [+ n] + 3,)
+        Row sums of D = L - l, column sums of w D, donor sums of w D, the sum of w^2 D^2, and the flags.
     """
     xp = namespace(losses)
     changes = losses - base[:, None]
@@ -151,7 +167,7 @@ def tile_sums(
     if lending is not None:
         parts.append(donor_sums(weighted, lending))
     squares = xp.reshape(xp.sum(weighted * weighted), (1,))
-    return xp.concat([*parts, squares, xp.reshape(xp.astype(sound, changes.dtype), (1,))])
+    return xp.concat([*parts, squares, xp.astype(flags, changes.dtype, copy=False)])
 
 
 def join(
@@ -168,14 +184,23 @@ def join(
     Targets, base losses and weights are those of the tile's rows; the blocks may be padded beyond them.
     """
     xp = namespace(*base)
-    sound = parts[0][1]
-    for _, other in parts[1:]:
-        sound = xp.logical_and(sound, other)
+    flags = _flags(parts)
     lines = []
     for index, function in enumerate(functions):
-        pieces = [kept[index] for kept, _ in parts]
+        pieces = [part.kept[index] for part in parts]
         losses = pieces[0] if len(pieces) == 1 else xp.concat(pieces)[: base[index].shape[0], ...]
         if isinstance(function, Metric):
             losses = _losses.draw_losses(function, targets[index], losses, weights)
-        lines.append(tile_sums(losses, base[index], weights, mask, lending, sound))
-    return xp.stack(lines)
+        lines.append(tile_sums(losses, base[index], weights, mask, lending, flags))
+    # A metric's sums are in the widest dtype of the device, a loss's in its own.
+    dtype = lines[0].dtype if len(lines) == 1 else xp.result_type(*lines)
+    return xp.stack([xp.astype(line, dtype, copy=False) for line in lines])
+
+
+def _flags(parts: Sequence[Part]) -> Array:
+    """``(2,)``: the largest movement of a tile's blocks, and 1 if all of them are valid."""
+    xp = namespace(parts[0].moved)
+    moved = xp.max(xp.stack([part.moved for part in parts]))
+    found = [part.valid for part in parts if part.valid is not None]
+    valid = xp.astype(xp.all(xp.stack(found)), moved.dtype) if found else xp.ones_like(moved)
+    return xp.stack([moved, valid])

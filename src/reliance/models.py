@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._array import Array, Device, DType, describe, device, from_host, is_array, is_mutable, namespace
+from reliance._array import Array, Device, DType, describe, device, from_host, is_array, namespace, same_device
 from reliance.losses import Loss, Metric, compares_labels
 
 # Libraries that check their input and schedule threads at each call want fewer, larger calls than an array function.
@@ -164,20 +164,21 @@ def _estimator(model: Any, functions: Sequence[Loss | Metric]) -> Model:
 def check_prediction(prediction: Any, block: Array, model: Model) -> None:
     """A prediction must be an array of the block's own kind with one entry a row. Looks at no values."""
     rows = block.shape[0]
+    same_kind = type(prediction) is type(block)
+    if same_kind and prediction.shape[:1] == block.shape[:1] and same_device(prediction, block):
+        return
     name = name_of(model.source)
-    if type(prediction) is not type(block):
-        if not is_array(prediction):
-            raise TypeError(
-                f"model {name} returned {type(prediction).__name__}, not an array: return one prediction a row as a "
-                f"{describe(block)}"
-            )
-        if namespace(prediction) is not namespace(block):
-            raise TypeError(
-                f"model {name} returned a {describe(prediction)} for a {describe(block)}: convert X to the arrays the "
-                "model works on, or convert inside the model"
-            )
-    # JAX mixes no devices, and a traced array has none.
-    if is_mutable(namespace(block)) and device(prediction) != device(block):
+    if not is_array(prediction):
+        raise TypeError(
+            f"model {name} returned {type(prediction).__name__}, not an array: return one prediction a row as a "
+            f"{describe(block)}"
+        )
+    if not same_kind and namespace(prediction) is not namespace(block):
+        raise TypeError(
+            f"model {name} returned a {describe(prediction)} for a {describe(block)}: convert X to the arrays that "
+            "the model works on, or convert inside the model"
+        )
+    if not same_device(prediction, block):
         raise ValueError(
             f"model {name} returned a {describe(prediction)} for a {describe(block)}: move the model or X, so that "
             "both are on one device"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
@@ -108,12 +107,6 @@ class _Cycle(NamedTuple):
     shifts: Indices
 
 
-@lru_cache(maxsize=4)
-def _random_cycle(key: int, n: int, cycle: int) -> _Cycle:
-    order = rng.ordering(key, n, cycle)
-    return _Cycle(order, np.argsort(order), rng.shifts(key, n, cycle))
-
-
 @dataclass(frozen=True)
 class Shifts:
     """The circulant design: in draw k the row at position q of one random ordering borrows from (q + s_k) mod n.
@@ -146,11 +139,20 @@ class Shifts:
         """The shifts of the draws of the first ordering."""
         return self._cycle(0).shifts[: self.draws]
 
-    def _cycle(self, cycle: int) -> _Cycle:
-        if self.key is not None:
-            return _random_cycle(self.key, self.n, cycle)
-        natural = np.arange(self.n, dtype=np.int64)
-        return _Cycle(natural, natural, np.arange(self.first, self.n, dtype=np.int64))
+    def _cycle(self, number: int) -> _Cycle:
+        """One ordering; the last one asked for is kept, because tiles come ordering by ordering."""
+        last: tuple[int, _Cycle] | None = self.__dict__.get("_last")
+        if last is None or last[0] != number:
+            last = (number, self._made_cycle(number))
+            self.__dict__["_last"] = last
+        return last[1]
+
+    def _made_cycle(self, number: int) -> _Cycle:
+        if self.key is None:
+            natural = np.arange(self.n, dtype=np.int64)
+            return _Cycle(natural, natural, np.arange(self.first, self.n, dtype=np.int64))
+        order = rng.ordering(self.key, self.n, number)
+        return _Cycle(order, np.argsort(order), rng.shifts(self.key, self.n, number))
 
     def _locate(self, columns: range) -> tuple[_Cycle, Indices]:
         """The ordering and the shifts of some draws, which lie in one cycle (see `cuts`)."""

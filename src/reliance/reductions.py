@@ -46,18 +46,19 @@ class Accumulator:
     columns: Floats
     donors: Floats | None
     squares: Floats
+    moved: Floats
 
     @classmethod
     def init(cls, plan: Plan) -> Accumulator:
         donors = None if plan.rectangular else np.zeros(plan.n)
-        return cls(np.zeros(plan.n), np.zeros(plan.columns), donors, np.zeros(()))
+        return cls(np.zeros(plan.n), np.zeros(plan.columns), donors, np.zeros(()), np.zeros(()))
 
     @staticmethod
     def nbytes(plan: Plan) -> int:
         return 8 * (plan.n + plan.columns + (0 if plan.rectangular else plan.n))
 
     def update(self, tile: Tile, sums: NDArray[np.floating], shape: tuple[int, int]) -> bool:
-        """Add a tile's packed sums (see `kernels.tile_sums`); False if the tile's predictions were not sound.
+        """Add a tile's packed sums (see `kernels.tile_sums`); False if its predictions were not finite or not valid.
 
         ``shape`` is the shape the tile was computed in, which padding may have made larger than the tile.
         """
@@ -67,17 +68,25 @@ class Accumulator:
         self.columns[tile.columns.start : tile.columns.stop] += columns[: len(tile.columns)]
         if self.donors is not None:
             self.donors[...] += rest[: self.donors.size]
-        self.squares[...] += rest[-2]
-        return bool(rest[-1] == 1)
+        squares, moved, valid = rest[-3:]
+        self.squares[...] += squares
+        self.moved[...] = max(self.moved, moved)
+        return bool(np.isfinite(squares) and np.isfinite(moved) and valid == 1)
 
     def merge(self, other: Accumulator) -> Accumulator:
         """The sums of two disjoint sets of tiles."""
         donors = None if self.donors is None or other.donors is None else self.donors + other.donors
         return Accumulator(
-            self.rows + other.rows, self.columns + other.columns, donors, np.asarray(self.squares + other.squares)
+            self.rows + other.rows,
+            self.columns + other.columns,
+            donors,
+            np.asarray(self.squares + other.squares),
+            np.maximum(self.moved, other.moved),
         )
 
-    def finalize(self, plan: Plan) -> Moments:
-        donors = self.columns if self.donors is None else self.donors
-        draws = None if plan.kind == "pairs" else self.columns
-        return Moments(self.rows, donors, float(self.squares), draws)
+    def finalize(self, plan: Plan, rounding: float = 0.0) -> Moments:
+        """The moments; exactly zero if no prediction moved by more than rounding, for then the feature is not used."""
+        found = self if self.moved > rounding else Accumulator.init(plan)
+        donors = found.columns if found.donors is None else found.donors
+        draws = None if plan.kind == "pairs" else found.columns
+        return Moments(found.rows, donors, float(found.squares), draws)
