@@ -37,7 +37,7 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 
 docs-examples: $(VENV)/.docs
-	$(BIN)/python -m pytest tests/test_readme.py $(ARGS)
+	$(BIN)/python -m pytest --noconftest tests/test_readme.py $(ARGS)
 
 bench: $(VENV)/.bench
 	$(BIN)/asv machine --yes

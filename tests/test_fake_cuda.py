@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import _array, blocks, functional, losses, variance
+from reliance import _array, blocks, functional, loss_checks, variance
 
 torch = pytest.importorskip("torch")
 
@@ -80,7 +80,7 @@ class Traffic(Counter):
         return np.ones(tuple(x.shape))
 
     def labels(self, x):
-        """What `losses.check` reads: both classes must be there."""
+        """What `loss_checks.check` reads: both classes must be there."""
         assert x.device == CUDA
         assert not self.looping, "a loss read values inside the loop"
         return (np.arange(x.numel()) % 2).reshape(tuple(x.shape)) if x.ndim else np.ones(())
@@ -99,7 +99,7 @@ def traffic(monkeypatch):
 
     monkeypatch.setattr(_array, "from_host", counted.upload)
     monkeypatch.setattr(_array, "to_host", counted.download)
-    monkeypatch.setattr(losses, "to_host", counted.labels)
+    monkeypatch.setattr(loss_checks, "to_host", counted.labels)
     monkeypatch.setattr(blocks, "evaluate", looped)
     return counted
 
@@ -163,7 +163,7 @@ def test_engine_stays_on_the_device(cuda, traffic, monkeypatch, method, option):
     function, settings = METHODS[method]
     chosen = settings | OPTIONS[option]
     if option == "hinge":  # labels -1 and 1
-        monkeypatch.setattr(losses, "to_host", lambda x: 2 * traffic.labels(x) - 1)
+        monkeypatch.setattr(loss_checks, "to_host", lambda x: 2 * traffic.labels(x) - 1)
     if "weights" in chosen:
         chosen["weights"] = tensor(N)
     result = first(function(mlp(), tensor(N, P), tensor(N), **chosen))

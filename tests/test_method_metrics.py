@@ -13,6 +13,7 @@ import reliance as rl
 from reliance import plans
 
 metrics = pytest.importorskip("sklearn.metrics")
+pytestmark = pytest.mark.filterwarnings("ignore:the losses of:UserWarning")
 
 WEIGHTS = np.array([0.5, 2.0, 1.0, 0.25, 3.0, 1.0, 0.25, 1.5, 1.0, 0.75, 1.0, 2.0])
 

@@ -223,8 +223,8 @@ def model_reliance(
     >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 5.0]])
     >>> y = np.array([0.0, 1.0, 3.0])
     >>> result = rl.model_reliance(lambda X: X[:, 0], X, y)
-    >>> result.values.tolist()  # (1 + 9 + 0 + 4 + 9 + 4) / 6 over 1 / 3
-    [13.5, 1.0]
+    >>> result.values.tolist()  # (1 + 4 + 1 + 1 + 9 + 4) / 6 over 1 / 3
+    [10.0, 1.0]
     """
     check_choice(route, ("auto", "plain"), "route")
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
