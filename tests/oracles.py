@@ -36,9 +36,7 @@ def replaced_row(X: Floats, i: int, donor: int, columns: Sequence[int]) -> Float
 def replaced_predictions(predict: Callable, X: Floats, donors: Floats, columns: Sequence[int]) -> Floats:
     """Predictions (n, K, ...): row i with the columns of row donors[i, k]."""
     n, draws = donors.shape
-    return np.array(
-        [[predict(replaced_row(X, i, int(donors[i, k]), columns)) for k in range(draws)] for i in range(n)]
-    )
+    return np.array([[predict(replaced_row(X, i, int(donors[i, k]), columns)) for k in range(draws)] for i in range(n)])
 
 
 def base_predictions(predict: Callable, X: Floats) -> Floats:

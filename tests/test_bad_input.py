@@ -94,7 +94,11 @@ BAD = {
     "group-twice": (lambda: measure(features=[(0, 1), (1, 0)]), ValueError, ["features", "'x0+x1' twice", "once"]),
     "column-twice": (lambda: measure(features=[(0, 0)]), ValueError, ["features", "'x0' twice", "once"]),
     "group-empty": (lambda: measure(features=[()]), ValueError, ["features", "group () is empty", "at least one"]),
-    "dict-group-empty": (lambda: measure(features={"g": []}), ValueError, ["features", "group g is empty", "at least one"]),
+    "dict-group-empty": (
+        lambda: measure(features={"g": []}),
+        ValueError,
+        ["features", "group g is empty", "at least one"],
+    ),
     "groups-overlap": (
         lambda: measure(features={"a": [0, 1], "b": [1, 2]}),
         ValueError,
@@ -171,7 +175,11 @@ BAD = {
     "auc-one-class": (lambda: measure(y=np.ones(10, int), loss="auc"), ValueError, ["auc: y holds only the class 1"]),
     "r2-constant": (lambda: measure(y=ONES, loss="r2"), ValueError, ["r2: y is constant", "squared_error"]),
     "y-column": (lambda: measure(y=Y[:, None]), ValueError, ["y has shape (10, 1)", "(10,)", "pass y[:, 0]"]),
-    "y-column-metric": (lambda: measure(y=Y[:, None], loss="rmse"), ValueError, ["y has shape (10, 1)", "pass y[:, 0]"]),
+    "y-column-metric": (
+        lambda: measure(y=Y[:, None], loss="rmse"),
+        ValueError,
+        ["y has shape (10, 1)", "pass y[:, 0]"],
+    ),
     "y-column-own-loss": (
         lambda: measure(y=Y[:, None], loss=lambda y, p: np.abs(y - p)),
         ValueError,
@@ -216,7 +224,11 @@ BAD = {
         ValueError,
         ["method='wilcoxon'", "one draw per row", "has 3", "draws=1"],
     ),
-    "sign-many": (lambda: measure(keep="rows").test(method="sign"), ValueError, ["method='sign'", "has 3", "method='t'"]),
+    "sign-many": (
+        lambda: measure(keep="rows").test(method="sign"),
+        ValueError,
+        ["method='sign'", "has 3", "method='t'"],
+    ),
     "test-method": (lambda: measure().test(method="z"), ValueError, ["method='z'", "'t', 'paired'"]),
     "adjust-unknown": (lambda: measure().test(adjust="tukey"), ValueError, ["adjust='tukey'", "'holm', 'bh'"]),
     "level": (lambda: measure().interval(95), ValueError, ["level=95", "between 0 and 1"]),
@@ -265,9 +277,7 @@ def test_a_model_on_another_device():
     strict = pytest.importorskip("array_api_strict")
     one, other = strict.Device("device1"), strict.Device("device2")
     with pytest.raises(ValueError, match=r"returned a .*device2.* for a .*device1.*: move the model or X"):
-        measure(
-            lambda x: x[:, 0].to_device(other), strict.asarray(X, device=one), strict.asarray(Y, device=one)
-        )
+        measure(lambda x: x[:, 0].to_device(other), strict.asarray(X, device=one), strict.asarray(Y, device=one))
 
 
 def test_a_model_that_changes_its_input_is_found_on_every_backend(backend):
@@ -334,7 +344,9 @@ def test_warnings(case):
     assert message in found[0]
 
 
-@pytest.mark.parametrize("call", [measure, reliance, ablation, lambda: reliance(pairs="halves"), lambda: measure(draws=9)])
+@pytest.mark.parametrize(
+    "call", [measure, reliance, ablation, lambda: reliance(pairs="halves"), lambda: measure(draws=9)]
+)
 def test_good_input_says_nothing(call):
     assert messages(call) == []
 

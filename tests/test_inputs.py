@@ -12,6 +12,7 @@ from methods import METHODS
 from oracles import CASES
 
 from reliance import inputs
+from reliance._array import namespace
 from reliance.features import Feature, resolve_features
 
 CASE = CASES["squared_error"]
@@ -29,7 +30,9 @@ def prepared(X, y=None, **options):
 # Arrays
 
 
-@pytest.mark.parametrize("convert", [list, tuple, lambda a: a.tolist()], ids=["list-of-rows", "tuple-of-rows", "nested"])
+@pytest.mark.parametrize(
+    "convert", [list, tuple, lambda a: a.tolist()], ids=["list-of-rows", "tuple-of-rows", "nested"]
+)
 def test_lists_are_numpy(convert):
     X, y = CASE.data()
     result = METHODS["all"](CASE.formula, convert(X), convert(y), weights=[1.0] * len(X))
@@ -64,13 +67,26 @@ def test_dtypes_of_data_and_labels(dtype, labels):
     np.testing.assert_allclose(result.values, exact.values, rtol=1e-6)
 
 
+def test_integer_data_on_every_backend(backend):
+    X, y = np.random.default_rng(1).integers(0, 9, size=(10, 3)), np.linspace(0.0, 5.0, 10)
+
+    def model(x):
+        return namespace(x).astype(x[:, 0], backend.asarray(y).dtype) * 0.5
+
+    result = METHODS["all"](model, backend.asarray(X), backend.asarray(y), keep="rows")
+    plain = METHODS["all"](lambda x: 0.5 * x[:, 0], X, backend.rounded(y), keep="rows")
+    backend.assert_close(result.row_values, plain.row_values, scale=10.0)
+
+
 @pytest.mark.parametrize("labels", ["int64", "int32", "int8", "uint8", "bool", "float64", "float32"])
 @pytest.mark.parametrize("loss", ["log_loss", "auc", "zero_one"])
 def test_labels_of_any_kind_on_every_backend(backend, loss, labels):
     case = CASES["zero_one" if loss == "zero_one" else "log_loss"]
     X, y = case.data(n=10, seed=3)
     plain = METHODS["permutation"](case.formula, backend.rounded(X), y, loss=loss)
-    result = METHODS["permutation"](case.formula, backend.asarray(X), backend.upload(upcast(backend, y, labels)), loss=loss)
+    result = METHODS["permutation"](
+        case.formula, backend.asarray(X), backend.upload(upcast(backend, y, labels)), loss=loss
+    )
     backend.assert_close(result.values, plain.values)
 
 

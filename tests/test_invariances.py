@@ -129,9 +129,7 @@ def test_moving_the_columns_moves_the_values(method):
 def test_units_of_the_loss(method, compare):
     X, y = CASE.data(n=12, seed=7)
     plain = METHODS[method](CASE.formula, X, y, compare=compare, keep="rows")
-    scaled = METHODS[method](
-        CASE.formula, X, y, loss=lambda y, p: 8.0 * (y - p) ** 2, compare=compare, keep="rows"
-    )
+    scaled = METHODS[method](CASE.formula, X, y, loss=lambda y, p: 8.0 * (y - p) ** 2, compare=compare, keep="rows")
     factor = 8.0 if compare == "difference" else 1.0
     np.testing.assert_allclose(scaled.values, factor * plain.values, rtol=1e-12)
     np.testing.assert_allclose(scaled.std_error, factor * plain.std_error, rtol=1e-10)

@@ -32,8 +32,16 @@ SCORES = {
         "outputs",
         lambda y, p, w: 1.0 - metrics.r2_score(y, p, sample_weight=w, multioutput="variance_weighted"),
     ),
-    "rmse": (CASES["squared_error"].formula, "real", lambda y, p, w: metrics.mean_squared_error(y, p, sample_weight=w) ** 0.5),
-    "accuracy": (CASES["zero_one"].formula, "binary", lambda y, p, w: 1.0 - metrics.accuracy_score(y, p, sample_weight=w)),
+    "rmse": (
+        CASES["squared_error"].formula,
+        "real",
+        lambda y, p, w: metrics.mean_squared_error(y, p, sample_weight=w) ** 0.5,
+    ),
+    "accuracy": (
+        CASES["zero_one"].formula,
+        "binary",
+        lambda y, p, w: 1.0 - metrics.accuracy_score(y, p, sample_weight=w),
+    ),
     "accuracy-classes": (
         CASES["zero_one-classes"].formula,
         "three",

@@ -34,7 +34,9 @@ def measure(backend, method, case, X, y, compare="difference", weights=None, **o
         **options,
     )
     exact = None if given is None else backend.rounded(given)
-    return result, tables(METHODS[method], case.formula, case.oracle, backend.rounded(X), backend.rounded(y), SINGLE, exact)
+    return result, tables(
+        METHODS[method], case.formula, case.oracle, backend.rounded(X), backend.rounded(y), SINGLE, exact
+    )
 
 
 @pytest.mark.parametrize("method", ["ablation", "permutation", "all"])
@@ -116,7 +118,9 @@ def test_masks_of_inputs_of_several_dimensions(backend, mask, method):
 def test_a_mask_may_live_on_the_device(backend):
     X, y = np.ones((4, 2, 2)), np.ones(4)
     mask = backend.asarray(np.asarray([[0, 1], [1, 0]]))
-    result = rl.permutation_importance(lambda x: x[:, 0, 0], backend.asarray(X), backend.asarray(y), features=mask, draws=3, rng=0)
+    result = rl.permutation_importance(
+        lambda x: x[:, 0, 0], backend.asarray(X), backend.asarray(y), features=mask, draws=3, rng=0
+    )
     assert result.names == ("0", "1")
 
 
@@ -189,9 +193,7 @@ def test_linear_model_has_its_closed_form(backend, group):
     def linear(x):
         return 1.0 * x[..., 0] - 0.5 * x[..., 1] + 2.0 * x[..., 2] + 0.25 * x[..., 3] + 3.0
 
-    result = rl.model_reliance(
-        linear, backend.asarray(X), backend.asarray(y), features=[group], compare="difference"
-    )
+    result = rl.model_reliance(linear, backend.asarray(X), backend.asarray(y), features=[group], compare="difference")
     exact = backend.rounded(X), backend.rounded(y)
     S, s = covariances(*exact)
     own, rest = list(group), [j for j in range(4) if j not in group]
@@ -232,6 +234,24 @@ def test_a_feature_that_the_model_ignores(backend, model, method):
     np.testing.assert_array_equal(result.values, 0.0)
     np.testing.assert_array_equal(result.interval(), [[0.0, 0.0]])
     np.testing.assert_array_equal(result.test().p_value, 1.0)
+
+
+def test_one_huge_prediction_does_not_hide_a_feature(backend):
+    """What counts as rounding for one row is a real change for the others."""
+    rng = np.random.default_rng(12)
+    X, noise = rng.normal(size=(30, 2)), 0.1 * rng.normal(size=30)
+    X[0, 0] = 1e7
+    y = backend.rounded(X).sum(axis=1) + noise
+
+    def total(x):
+        return x[..., 0] + x[..., 1]
+
+    def measured(X, y):
+        return rl.model_reliance(total, X, y, features=[1], loss="absolute_error", compare="difference")
+
+    found, exact = measured(backend.asarray(X), backend.asarray(y)), measured(backend.rounded(X), backend.rounded(y))
+    assert exact.values[0] > 0.5
+    np.testing.assert_allclose(found.values, exact.values, rtol=0.1)
 
 
 def test_the_users_arrays_are_left_alone(backend):

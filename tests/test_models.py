@@ -255,7 +255,9 @@ def test_hinge_takes_the_decision_function(classified):
     y = np.where(codes > 0, 1, -1)
     fitted = linear.RidgeClassifier().fit(X, y)
     result = METHODS["permutation"](fitted, X, y, loss="hinge")
-    np.testing.assert_allclose(result.values, METHODS["permutation"](fitted.decision_function, X, y, loss="hinge").values)
+    np.testing.assert_allclose(
+        result.values, METHODS["permutation"](fitted.decision_function, X, y, loss="hinge").values
+    )
 
 
 @pytest.mark.parametrize("outputs", [1, 2])

@@ -21,7 +21,13 @@ def data(n=16, p=3, seed=0):
 
 def network(dtype=torch.float64):
     torch.manual_seed(0)
-    layers = torch.nn.Linear(3, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1)
+    layers = (
+        torch.nn.Linear(3, 8),
+        torch.nn.BatchNorm1d(8),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(0.5),
+        torch.nn.Linear(8, 1),
+    )
     return torch.nn.Sequential(*layers).to(dtype)
 
 
@@ -121,7 +127,9 @@ def test_floating_tensors_take_the_dtype_of_the_module():
 @pytest.mark.parametrize("convert", [torch.from_numpy, np.asarray], ids=["torch", "numpy"])
 def test_integers_for_a_floating_module(convert):
     X, y = data()
-    with pytest.raises(TypeError, match=r"X has dtype torch.int64 but the model computes in torch.float64: pass X.to\("):
+    with pytest.raises(
+        TypeError, match=r"X has dtype torch.int64 but the model computes in torch.float64: pass X.to\("
+    ):
         rl.permutation_importance(network(), convert((10 * X).astype(np.int64)), convert(y), draws=3)
 
 

@@ -52,6 +52,7 @@ class Caller:
         self.limit = limit
         self.traceable = True
         self._compiled: dict[Any, Callable[..., Any]] = {}
+        self._fresh = False
 
     def __call__(self, block: Array) -> Array:
         while True:
@@ -67,6 +68,10 @@ class Caller:
             try:
                 if not self.traceable:
                     return _bind(function, here, self.model.predict)(*data)
+                if not self._fresh:  # the first run is the base pass, and X its first operand
+                    size = min(self.limit or rows, rows)
+                    _array.forget_stale(self.model.predict, (size, *context.shape), data[0].dtype)
+                    self._fresh = True
                 if (function, here) not in self._compiled:
                     build = partial(_bind, function, here)
                     self._compiled[function, here] = _array.traced(self.model.predict, (function, here), build)
