@@ -167,7 +167,6 @@ def test_mistakes(call, message):
 # Gradients, and what they keep in memory
 
 START = {"w": RNG.normal(size=(4, 3)), "v": RNG.normal(size=3), "X": X, "y": Y}
-LOSSES = ("squared_error", "cross_entropy")
 
 
 def network(parameters, xp):
@@ -195,7 +194,7 @@ def finite_differences(function, values, step=1e-6):
     return found
 
 
-@pytest.fixture(scope="module", params=LOSSES)
+@pytest.fixture(scope="module", params=["squared_error", "cross_entropy"])
 def slopes(request):
     """Central differences on NumPy in float64."""
     return request.param, finite_differences(lambda v: objective(v, np, None, request.param), START)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from reliance import _array, kernels, loss_checks
+from reliance import _array, loss_checks
 from reliance import losses as _losses
 from reliance import plans as _plans
 from reliance._array import Array
@@ -32,8 +32,8 @@ _CPU_BLOCK_BYTES = 2**25
 _ACCELERATOR_ROWS = 2**17
 # Temporaries of a block's losses: losses, changes, weighted changes, squares, repeated targets, donor indices.
 _CELL_BYTES = 6 * 8
-# A model computes the same row a little differently in another batch. Predictions that move by less than so many units
-# in the last place of the largest prediction have not moved: a feature that moves none is not used and gives exactly 0.
+# A model computes the same row a little differently in another batch. A prediction that moves by less than so many
+# units in its last place, or in that of a typical prediction, has not moved: a feature that moves none is not used.
 ROUNDING = 16
 # Sums that wait on the device before they are fetched.
 _MOST_PENDING = 4096
@@ -134,14 +134,15 @@ def base_pass(problem: Problem, call: Caller) -> Base:
     """The model on the rows as they are: base losses, and every check that needs a prediction."""
     predictions, untouched = _base_predictions(problem, call)
     targets = tuple(predictions if t is None else t for t in problem.targets)
-    largest = kernels.movement(predictions, problem.xp.zeros_like(predictions))
-    same, scale = (float(a) for a in _array.fetch([problem.xp.astype(untouched, largest.dtype), largest]))
+    slack = _rounding_slack(predictions)
+    finite = problem.xp.all(problem.xp.isfinite(slack))
+    same, finite = (bool(flag) for flag in _array.fetch([untouched, finite]))
     if not same:
         raise ValueError(
             f"model {name_of(problem.model.source)} changes its input: work on a copy inside the model, "
             "because the rows it is given are used again"
         )
-    if not math.isfinite(scale):
+    if not finite:
         raise ValueError(
             f"model {name_of(problem.model.source)} returned NaN or infinite predictions for the rows of X: "
             "a loss cannot be computed from them"
@@ -164,8 +165,21 @@ def base_pass(problem: Problem, call: Caller) -> Base:
                 "check y and the predictions there, or choose another loss"
             )
     width = int(np.prod(predictions.shape[1:], dtype=np.int64)) * _array.itemsize(predictions)
-    rounding = ROUNDING * _array.epsilon(predictions) * scale
-    return Base(predictions, rounding, targets, tuple(losses), host, weights, width)
+    return Base(predictions, slack, targets, tuple(losses), host, weights, width)
+
+
+def _rounding_slack(predictions: Array) -> Array:
+    """``(n, 1, ...)``: what rounding may do to each row's prediction; NaN or inf if one is not finite."""
+    xp = _array.namespace(predictions)
+    shape = (predictions.shape[0], *(1 for _ in predictions.shape[1:]))
+    if not _array.is_floating(xp, predictions.dtype):
+        return xp.zeros(shape, dtype=xp.float32, device=_array.device(predictions))
+    flat = xp.reshape(xp.abs(predictions), (predictions.shape[0], -1))
+    sizes = xp.max(flat, axis=1)
+    typical = xp.sort(sizes)[sizes.shape[0] // 2]  # the median: one huge prediction must not speak for all
+    scale = ROUNDING * _array.epsilon(predictions)
+    # Sorting puts NaN last, where the median does not see it: the sizes carry it on.
+    return xp.reshape(scale * xp.where(sizes < typical, typical, sizes), shape)
 
 
 def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
@@ -173,7 +187,14 @@ def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
     xp, store = problem.xp, problem.store
     rows = _even(problem.n, block_rows(problem, 8))
     answers, untouched = [], xp.ones((), dtype=xp.bool, device=problem.device)
-    buffer = store.allocate(rows) if _array.is_mutable(xp) else None
+    buffer = None
+    while buffer is None and _array.is_mutable(xp):
+        try:
+            buffer = store.allocate(rows)
+        except Exception as error:
+            if not _array.is_out_of_memory(error) or rows == 1:
+                raise
+            rows = (rows + 1) // 2
     for start in range(0, problem.n, rows):
         part = range(start, min(start + rows, problem.n))
         if buffer is None:
@@ -214,7 +235,7 @@ def evaluate(problem: Problem, plan: Plan, base: Base, call: Caller) -> Run:
             sums = accumulate(executor, features, tiles, advance)
             block = _block_used(executor.capacity, call.limit)
             for feature in features:
-                moments[feature.name] = tuple(a.finalize(plan, base.rounding) for a in sums[feature.name])
+                moments[feature.name] = tuple(a.finalize(plan) for a in sums[feature.name])
     return Run(moments, block)
 
 

@@ -116,7 +116,7 @@ class Base:
     Attributes
     ----------
     predictions : array (n, ...)
-    rounding : float
+    slack : array (n, 1, ...)
         By how much a prediction may differ between calls though its row is the same: see `blocks.ROUNDING`.
     targets : tuple of array (n, ...)
         What each loss compares predictions with.
@@ -129,7 +129,7 @@ class Base:
     """
 
     predictions: Array
-    rounding: float
+    slack: Array
     targets: tuple[Array, ...]
     losses: tuple[Array, ...]
     host_losses: tuple[np.ndarray[Any, Any], ...]
@@ -179,9 +179,9 @@ class InPlace:
         if self.filled != (rows, d):
             self.problem.store.repeat(self.buffer, rows, d)
             self.filled, self.replaced = (rows, d), None
-            self.own, *self.targets = (
+            self.own, self.slack, *self.targets = (
                 kernels.repeat_rows(a[rows.start : rows.stop, ...], d)
-                for a in (self.base.predictions, *self.base.targets)
+                for a in (self.base.predictions, self.base.slack, *self.base.targets)
             )
         if self.plan.rectangular:
             self.donors: range | Array = tile.columns
@@ -193,7 +193,8 @@ class InPlace:
         shape = (len(rows), opened.shape[1])
         predictions = self._predict(rows, shape[1], feature)
         kept = kernels.answers(self.problem.losses, self.targets, predictions, shape)
-        return Part(kept, kernels.movement(predictions, self.own), kernels.is_valid(self.problem.losses, predictions))
+        moved = kernels.movement(predictions, self.own, self.slack)
+        return Part(kept, moved, kernels.is_valid(self.problem.losses, predictions))
 
     def keep(self, part: Part) -> Part:
         """A copy that survives the next block: a model may return a view of its input."""
@@ -280,7 +281,8 @@ class Traced:
             self.chosen[feature.name] = self._upload(columns)
         base = self.base
         chosen = self.chosen[feature.name]
-        return self.problem.store.flat, base.predictions, base.targets, self.rows, self.donors, chosen
+        own = (base.predictions, base.slack)
+        return self.problem.store.flat, own, base.targets, self.rows, self.donors, chosen
 
     def _run(self, function: Callable[..., Any], data: tuple[Any, ...]) -> Any:
         context = Context(self.problem.losses, self.problem.store.shape, None)
@@ -308,7 +310,7 @@ def _padded_users(users: Users, n: int, d: int, size: int) -> np.ndarray[Any, An
 
 
 def _traced_part(
-    context: Context, predict: Predict, X: Array, own: Array, targets: Any, rows: Array, donors: Array, columns: Array
+    context: Context, predict: Predict, X: Array, own: Any, targets: Any, rows: Array, donors: Array, columns: Array
 ) -> Part:
     xp = _array.namespace(X)
     b, d = rows.shape[0], donors.shape[-1]
@@ -316,8 +318,8 @@ def _traced_part(
     predictions = predict(block)
     repeated = tuple(kernels.repeat_rows(xp.take(t, rows, axis=0), d) for t in targets)
     kept = kernels.answers(context.losses, repeated, predictions, (b, d))
-    own = kernels.repeat_rows(xp.take(own, rows, axis=0), d)
-    return Part(kept, kernels.movement(predictions, own), kernels.is_valid(context.losses, predictions))
+    own, slack = (kernels.repeat_rows(xp.take(a, rows, axis=0), d) for a in own)
+    return Part(kept, kernels.movement(predictions, own, slack), kernels.is_valid(context.losses, predictions))
 
 
 def _traced_join(
@@ -330,7 +332,7 @@ def _traced_step(
     context: Context,
     predict: Predict,
     X: Array,
-    own: Array,
+    own: Any,
     targets: Any,
     rows: Array,
     donors: Array,

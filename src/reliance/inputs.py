@@ -290,7 +290,7 @@ def _checked_block(block: Block) -> Block:
         raise ValueError(
             f"block={block!r} is not a block size: pass a number of rows, (rows, draws), 'tune' or None (the default)"
         )
-    return block
+    return (int(sizes[0]), int(sizes[1])) if len(sizes) == 2 else int(sizes[0])
 
 
 def _checked_progress(progress: Progress) -> Progress:

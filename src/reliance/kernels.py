@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from reliance import losses as _losses
-from reliance._array import Array, is_floating, namespace
+from reliance._array import Array, device, is_floating, namespace, sum_dtype
 from reliance.losses import Loss, Metric
 
 
@@ -77,14 +77,15 @@ def answers(
     return tuple(kept)
 
 
-def movement(predictions: Array, own: Array) -> Array:
-    """0-d, on the device: how far the farthest prediction moved from the row's own; NaN or inf if one is not finite.
+def movement(predictions: Array, own: Array, slack: Array) -> Array:
+    """0-d, on the device: by how much a prediction moved beyond its slack, at most; NaN or inf if one is not finite.
 
-    Of labels: 1 if any changed, 0 if none did.
+    ``own`` are the rows' own predictions, ``slack (m, 1, ...)`` what rounding may do to them. Of labels: 1 if any
+    changed, 0 if none did.
     """
     xp = namespace(predictions)
     if is_floating(xp, predictions.dtype):
-        return xp.max(xp.abs(predictions - own))
+        return xp.max(xp.abs(predictions - own) - slack)
     return xp.astype(xp.any(predictions != own), xp.float32)
 
 
@@ -159,7 +160,8 @@ def tile_sums(
         Row sums of D = L - l, column sums of w D, donor sums of w D, the sum of w^2 D^2, and the flags.
     """
     xp = namespace(losses)
-    changes = losses - base[:, None]
+    # Summed in the widest dtype of the device: squares of float32 losses overflow at losses of 1e19.
+    changes = xp.astype(losses - base[:, None], sum_dtype(xp, device(losses)), copy=False)
     if mask is not None:
         changes = xp.where(mask, changes, xp.zeros_like(changes))
     weighted = changes if weights is None else changes * weights[:, None]
@@ -192,9 +194,7 @@ def join(
         if isinstance(function, Metric):
             losses = _losses.draw_losses(function, targets[index], losses, weights)
         lines.append(tile_sums(losses, base[index], weights, mask, lending, flags))
-    # A metric's sums are in the widest dtype of the device, a loss's in its own.
-    dtype = lines[0].dtype if len(lines) == 1 else xp.result_type(*lines)
-    return xp.stack([xp.astype(line, dtype, copy=False) for line in lines])
+    return xp.stack(lines)
 
 
 def _flags(parts: Sequence[Part]) -> Array:

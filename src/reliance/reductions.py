@@ -84,9 +84,9 @@ class Accumulator:
             np.maximum(self.moved, other.moved),
         )
 
-    def finalize(self, plan: Plan, rounding: float = 0.0) -> Moments:
+    def finalize(self, plan: Plan) -> Moments:
         """The moments; exactly zero if no prediction moved by more than rounding, for then the feature is not used."""
-        found = self if self.moved > rounding else Accumulator.init(plan)
+        found = self if self.moved > 0.0 else Accumulator.init(plan)
         donors = found.columns if found.donors is None else found.donors
         draws = None if plan.kind == "pairs" else found.columns
         return Moments(found.rows, donors, float(found.squares), draws)
