@@ -26,6 +26,15 @@ HOST = (
     "jax-x64-float64",
     "jax-x64-float32",
 )
+# One dtype for each namespace and device: for tests that are not about numbers.
+ONCE = (
+    "numpy-float64",
+    "numpy-readonly-float64",
+    *(f"strict-{dev}-float64" for dev in STRICT_DEVICES[:3]),
+    "strict-no_float64-float32",
+    "torch-cpu-float64",
+    "jax-float32",
+)
 CUDA = ("torch-cuda-float64", "torch-cuda-float32", "cupy-float64", "cupy-float32", "jax-cuda-float32")
 
 
@@ -73,10 +82,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: run the backends of a GPU, too")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "once_per_device: run on every backend, but in one dtype only")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
-        names = HOST if metafunc.config.getoption("--device") == "cpu" else HOST + CUDA
-        metafunc.parametrize("backend", names, indirect=True)
+        names = ONCE if metafunc.definition.get_closest_marker("once_per_device") else HOST
+        gpu = CUDA if metafunc.config.getoption("--device") == "cuda" else ()
+        metafunc.parametrize("backend", (*names, *gpu), indirect=True)
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import oracles
 
+import oracles
 import reliance as rl
 from reliance import plans
 

@@ -3,41 +3,15 @@
 from __future__ import annotations
 
 import re
-import warnings
 
 import numpy as np
 import pytest
-from oracles import CASES
 
-import reliance as rl
+from bad_calls import X, Y, ablation, measure, reliance, replaced
 
-CASE = CASES["squared_error"]
-X, Y = CASE.data(n=10)
 ONES = np.ones(10)
 LABELS = (Y > 0).astype(int)
 IMAGES = np.arange(48.0).reshape(8, 3, 2)
-
-
-def score(x):
-    return x[..., 0]
-
-
-def measure(model=score, X=X, y=Y, **options):
-    return rl.permutation_importance(model, X, y, **{"draws": 3, "rng": 0, **options})
-
-
-def reliance(model=score, X=X, y=Y, **options):
-    return rl.model_reliance(model, X, y, **options)
-
-
-def ablation(model=score, X=X, y=Y, **options):
-    return rl.ablation_importance(model, X, y, **{"rng": 0, **options})
-
-
-def replaced(array, at, value):
-    changed = np.array(array, dtype=float)
-    changed[at] = value
-    return changed
 
 
 def spoiled(x):
@@ -280,6 +254,7 @@ def test_a_model_on_another_device():
         measure(lambda x: x[:, 0].to_device(other), strict.asarray(X, device=one), strict.asarray(Y, device=one))
 
 
+@pytest.mark.once_per_device
 def test_a_model_that_changes_its_input_is_found_on_every_backend(backend):
     def changing(x):
         x[:, 1] = 0.0 * x[:, 1]
@@ -299,61 +274,3 @@ def test_the_users_data_survive_a_model_that_changes_its_input():
     with pytest.raises(ValueError, match="changes its input"):
         measure(spoiled, own)
     np.testing.assert_array_equal(own, X)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Allowed, with a warning
-
-
-def messages(call):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        call()
-    return [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("method", [measure, reliance, ablation])
-def test_not_finite_X_warns_once_and_works(method, value):
-    holed = replaced(X, (3, 0), value)
-
-    def tolerant(x):
-        return np.where(np.isfinite(x[:, 0]), x[:, 0], 0.0) + x[:, 1]
-
-    found = messages(lambda: method(tolerant, holed))
-    assert [m for m in found if "X holds NaN or infinite values" in m] == found
-    assert len(found) == 1
-    filled = replaced(X, (3, 0), 0.0)
-    np.testing.assert_allclose(method(tolerant, holed).values, method(tolerant, filled).values, rtol=1e-12)
-
-
-WARNED = {
-    "halves-odd": (lambda: reliance(X=X[:9], y=Y[:9], pairs="halves"), "pairs='halves' leaves out the last of 9 rows"),
-    "draws-beyond": (lambda: measure(draws=10), "draws=10 is more than the 9 shifts of 10 rows"),
-    "pairs-beyond": (lambda: reliance(pairs=12), "pairs=12 is more than the 9 shifts of 10 rows"),
-    "draws-few": (lambda: measure(draws=2), "draws=2: with fewer than 3 draws"),
-    "pairs-few": (lambda: reliance(pairs=1), "pairs=1: with fewer than 3 draws"),
-}
-
-
-@pytest.mark.parametrize("case", WARNED)
-def test_warnings(case):
-    call, message = WARNED[case]
-    found = messages(call)
-    assert len(found) == 1
-    assert message in found[0]
-
-
-@pytest.mark.parametrize(
-    "call", [measure, reliance, ablation, lambda: reliance(pairs="halves"), lambda: measure(draws=9)]
-)
-def test_good_input_says_nothing(call):
-    assert messages(call) == []
-
-
-@pytest.mark.parametrize("case", ["halves-odd", "draws-beyond", "draws-few"])
-def test_warnings_point_at_the_users_line(case):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        WARNED[case][0]()
-    assert caught[0].filename == __file__

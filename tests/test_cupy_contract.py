@@ -151,7 +151,7 @@ def _pieces(X, y, w):
         functional.pairwise_risk(model, X, y, [0, 1], block=block)
     rows, donors, spread = functional.pairwise_moments(model, X, y, 0)
     for ratio in (False, True):
-        functional.hull(strict.mean(rows), spread, functional.skewness(rows + donors), 2.0, ratio)
+        functional.hull(strict.mean(rows), spread, functional.skewness(rows + donors, spread), 2.0, ratio)
     for plan in ("pairs", "shifts", "resample", "permutations", "halves"):
         for draws in (1, 4):
             h = variance.kernel(rows, donors, spread, w, w, w, draws)

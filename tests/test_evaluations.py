@@ -6,12 +6,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from methods import KEY, METHODS, donor_table
 
 import reliance as rl
+from methods import KEY, METHODS, donor_table
 from reliance import plans
 from reliance._array import to_host
 
+pytestmark = pytest.mark.once_per_device
 N = 10
 BLOCKS = [None, 1, 7, 64, (3, 2), (4, 100), (1000, 1000)]
 

@@ -251,7 +251,8 @@ def test_functional_stays_on_the_device(cuda, traffic, block):
     ]
     rows, donors, spread = functional.pairwise_moments(model, X, y, 0)
     population = variance.pairs_variance(rows, donors).population
-    found += functional.hull(torch.mean(rows), torch.sqrt(population), functional.skewness(rows + donors), 1.96, True)
+    gamma = functional.skewness(rows + donors, population)
+    found += functional.hull(torch.mean(rows), torch.sqrt(population), gamma, 1.96, True)
     assert all(x.device == CUDA for x in (*found, rows, donors, spread))
     assert traffic["download"] == traffic["loop"] == 0
 

@@ -137,8 +137,8 @@ def test_pieces_make_the_interval(backend, data, compare):
         lent = (xp.sum(own) - own) / (N - 1)
         rows, donors = (rows - value / base * own) / base, (donors - value / base * lent) / base
         value = 1.0 + value / base
-    error = xp.sqrt(functional.pairs_variance(rows, donors).population)
-    gamma = functional.skewness(rows + donors) / N**0.5
+    variance = functional.pairs_variance(rows, donors).population
+    error, gamma = xp.sqrt(variance), functional.skewness(rows + donors, variance)
     ends = functional.hull(value, error, gamma, float(stats.t.ppf(0.975, N - 1)), compare == "ratio")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # so few rows are skewed

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from methods import METHODS
 from oracles import CASES
-
 from reliance import inputs
 from reliance._array import namespace
 from reliance.features import Feature, resolve_features
@@ -67,6 +67,7 @@ def test_dtypes_of_data_and_labels(dtype, labels):
     np.testing.assert_allclose(result.values, exact.values, rtol=1e-6)
 
 
+@pytest.mark.once_per_device
 def test_integer_data_on_every_backend(backend):
     X, y = np.random.default_rng(1).integers(0, 9, size=(10, 3)), np.linspace(0.0, 5.0, 10)
 
@@ -78,6 +79,7 @@ def test_integer_data_on_every_backend(backend):
     backend.assert_close(result.row_values, plain.row_values, scale=10.0)
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("labels", ["int64", "int32", "int8", "uint8", "bool", "float64", "float32"])
 @pytest.mark.parametrize("loss", ["log_loss", "auc", "zero_one"])
 def test_labels_of_any_kind_on_every_backend(backend, loss, labels):
@@ -219,10 +221,11 @@ def test_blocks_may_be_numpy_integers(block):
     np.testing.assert_allclose(result.values, METHODS["all"](CASE.formula, X, y).values, rtol=1e-12)
 
 
+@pytest.mark.once_per_device
 def test_a_tuned_block_gives_the_same_result(backend):
     X, y = CASE.data(n=12)
     arrays = backend.asarray(X), backend.asarray(y)
-    tuned = METHODS["all"](CASE.formula, *arrays, block="tune")
+    tuned = METHODS["all"](CASE.formula, *arrays, block="tune", memory="60KB")
     backend.assert_close(tuned.values, METHODS["all"](CASE.formula, *arrays).values)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
+import oracles
+import reliance as rl
 from methods import KEY, METHODS, assert_result, donor_table, tables
 from oracles import CASES
-
-import reliance as rl
 from reliance import plans
 
 CASE = CASES["squared_error"]
@@ -45,6 +45,7 @@ def test_block_shapes(method, block, loss):
     assert_same(METHODS[method](CASE.formula, X, y, block=block, **options), whole)
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("block", [1, 7, (3, 2), (1000, 1000)], ids=str)
 @pytest.mark.parametrize("method", ["ablation", "permutation", "all"])
 def test_block_shapes_on_every_backend(backend, method, block):
@@ -69,6 +70,7 @@ def test_memory(method, loss):
         assert_same(one, other)
 
 
+@pytest.mark.once_per_device
 def test_equal_calls_give_equal_bits(backend):
     X, y = CASE.data(n=30, seed=3)
     arrays = backend.asarray(X), backend.asarray(y)
@@ -179,6 +181,7 @@ def test_progress_bar_goes_to_standard_error(capsys):
     assert shown.out == ""
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError, RuntimeError("nothing to do with memory")])
 @pytest.mark.parametrize("where", ["model", "progress"])
 def test_errors_and_interrupts_pass_through(backend, where, error):

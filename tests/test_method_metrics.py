@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import array_api_compat
 import numpy as np
-import oracles
 import pytest
+
+import oracles
+import reliance as rl
 from methods import METHODS, donor_table
 from oracles import CASES
-
-import reliance as rl
 from reliance import plans
 
 metrics = pytest.importorskip("sklearn.metrics")
@@ -65,8 +65,11 @@ def data(labels, n=12, seed=1):
     return oracles.Case("squared_error", CASES["squared_error"].formula, labels).data(n, seed)
 
 
-@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
-@pytest.mark.parametrize("method", ["ablation", "permutation", "all"])
+@pytest.mark.parametrize(
+    ("method", "weights"),
+    [("ablation", None), ("permutation", WEIGHTS), ("all", None), ("all", WEIGHTS)],
+    ids=["ablation", "permutation-weighted", "all", "all-weighted"],
+)
 @pytest.mark.parametrize("name", SCORES)
 def test_metrics_are_scikit_learns_in_every_draw(backend, name, method, weights):
     predict, labels, score = SCORES[name]
@@ -157,6 +160,7 @@ SEVERAL = {
 }
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("method", ["ablation", "permutation", "all"])
 @pytest.mark.parametrize("names", SEVERAL)
 def test_several_losses_equal_the_single_runs(backend, names, method):

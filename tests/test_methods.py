@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import oracles
 import pytest
+
+import oracles
+import reliance as rl
 from methods import KEY, METHODS, assert_result, donor_table, tables
 from oracles import CASES
-
-import reliance as rl
 from reliance import plans
 from reliance._array import to_host
 
@@ -73,6 +73,7 @@ GROUPS = {
 }
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("method", ["ablation", "all"])
 @pytest.mark.parametrize("groups", GROUPS)
 def test_groups(backend, groups, method):
@@ -93,12 +94,13 @@ def image_formula(x):
 
 
 MASKS = {
-    "every-pixel": (None, [(j,) for j in range(6)], "x[0,0] x[0,1] x[1,0] x[1,1] x[2,0] x[2,1]".split()),
+    "every-pixel": (None, [(j,) for j in range(6)], ["x[0,0]", "x[0,1]", "x[1,0]", "x[1,1]", "x[2,0]", "x[2,1]"]),
     "patches": ([[0, 0], [1, 1], [2, 2]], [(0, 1), (2, 3), (4, 5)], ["0", "1", "2"]),
     "scattered": ([[7, 3], [3, 7], [-1, 3]], [(1, 2, 5), (0, 3)], ["3", "7"]),
 }
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("method", ["permutation", "all"])
 @pytest.mark.parametrize("mask", MASKS)
 def test_masks_of_inputs_of_several_dimensions(backend, mask, method):
@@ -115,6 +117,7 @@ def test_masks_of_inputs_of_several_dimensions(backend, mask, method):
     assert_result(backend, result, expected, "difference")
 
 
+@pytest.mark.once_per_device
 def test_a_mask_may_live_on_the_device(backend):
     X, y = np.ones((4, 2, 2)), np.ones(4)
     mask = backend.asarray(np.asarray([[0, 1], [1, 0]]))
@@ -124,6 +127,7 @@ def test_a_mask_may_live_on_the_device(backend):
     assert result.names == ("0", "1")
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("draws", [8, 9, 17, 20])
 def test_draws_beyond_one_ordering(backend, draws):
     case, n = CASES["absolute_error"], 9
@@ -169,6 +173,7 @@ def test_a_loss_of_ones_own(backend):
     assert_result(backend, result, expected, "difference")
 
 
+@pytest.mark.once_per_device
 def test_predictions_of_shape_n_by_1_are_taken_as_n(backend):
     X, y = CASES["squared_error"].data(n=7, seed=8)
     arrays = backend.asarray(X), backend.asarray(y)
@@ -254,6 +259,7 @@ def test_one_huge_prediction_does_not_hide_a_feature(backend):
     np.testing.assert_allclose(found.values, exact.values, rtol=0.1)
 
 
+@pytest.mark.once_per_device
 def test_the_users_arrays_are_left_alone(backend):
     case = CASES["squared_error"]
     X, y = case.data()

@@ -9,10 +9,10 @@ import weakref
 
 import numpy as np
 import pytest
-from methods import METHODS, assert_result, tables
-from oracles import CASES
 
 import reliance as rl
+from methods import METHODS, assert_result, tables
+from oracles import CASES
 from reliance import models
 from reliance._array import to_host
 
@@ -72,6 +72,7 @@ CALLABLES = {
 }
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("kind", CALLABLES)
 def test_every_kind_of_callable(backend, kind):
     X, y = data(n=8)
@@ -84,6 +85,7 @@ def test_every_kind_of_callable(backend, kind):
     assert_result(backend, result, expected, "difference")
 
 
+@pytest.mark.once_per_device
 def test_two_bound_methods_of_one_object_are_two_models(backend):
     class Two:
         def first(self, x):
@@ -113,6 +115,7 @@ def prediction_itself(y, prediction):
     return prediction
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("block", [4, (3, 2)], ids=str)
 @pytest.mark.parametrize("loss", ["squared_error", "rmse", prediction_itself])
 @pytest.mark.parametrize("method", ["permutation", "all"])
@@ -153,24 +156,6 @@ def test_an_untraceable_callable_warns_once_and_is_right():
     assert len([w for w in caught if "traced" in str(w.message)]) == 1
     plain = METHODS["all"](CASE.formula, np.float32(X), np.float32(y))
     np.testing.assert_allclose(result.values, plain.values, rtol=1e-5)
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.filterwarnings("ignore:pairs=:UserWarning")
-def test_features_and_calls_share_one_compilation(method):
-    jnp = pytest.importorskip("jax.numpy")
-    X, y = np.random.default_rng(0).normal(size=(30, 20)), np.ones(30)
-    traces = []
-
-    def model(x):
-        traces.append(x.shape)
-        return CASE.formula(x)
-
-    METHODS[method](model, jnp.asarray(X), jnp.asarray(y), block=(8, 2))
-    first = len(traces)
-    METHODS[method](model, jnp.asarray(X), jnp.asarray(y), block=(8, 2))
-    assert len(traces) == first
-    assert first <= 3  # the base pass, the tile, and the shape of the answer
 
 
 @pytest.mark.parametrize("kind", ["object", "bound-method", "lambda", "partial"])
@@ -314,6 +299,7 @@ WRONG = {
 }
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_answers(backend, wrong):
     model, error, message = WRONG[wrong]
@@ -322,6 +308,7 @@ def test_wrong_answers(backend, wrong):
         rl.permutation_importance(model, backend.asarray(X), backend.asarray(y), draws=3)
 
 
+@pytest.mark.once_per_device
 def test_another_namespace(backend):
     X, y = data()
     other = pytest.importorskip("torch").from_numpy if backend.kind != "torch" else np.asarray

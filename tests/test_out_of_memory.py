@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from methods import METHODS, assert_result, tables
-from oracles import CASES
 
 import reliance as rl
+from methods import METHODS, assert_result, tables
+from oracles import CASES
 from reliance.stores import ArrayStore
 
 CASE = CASES["squared_error"]
@@ -49,6 +49,7 @@ def measured(backend, model, method, **options):
     return result, tables(METHODS[method], CASE.formula, CASE.oracle, *exact, [(j,) for j in range(4)])
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("error", ERRORS)
 def test_every_backends_error(backend, error):
     model = Small(5, ERRORS[error])
@@ -58,6 +59,7 @@ def test_every_backends_error(backend, error):
     assert max(model.sizes) <= 5
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("block", [None, (4, 3)], ids=str)
 @pytest.mark.parametrize("most", [1, 2, 11])
 @pytest.mark.parametrize("method", ["ablation", "all"])
@@ -67,6 +69,7 @@ def test_every_method(backend, method, most, block):
     assert np.prod(result.block) <= most
 
 
+@pytest.mark.once_per_device
 def test_metrics(backend):
     X, y = CASE.data(n=12, seed=2)
     arrays = backend.asarray(X), backend.asarray(y)
@@ -128,12 +131,14 @@ def test_a_block_that_cannot_be_allocated(monkeypatch, method, most):
     assert np.prod(result.block) <= most
 
 
+@pytest.mark.once_per_device
 def test_one_row_that_does_not_fit(backend):
     X, y = CASE.data(n=6, seed=6)
     with pytest.raises(MemoryError, match="model Small ran out of memory on a single row"):
         rl.permutation_importance(Small(0, MemoryError), backend.asarray(X), backend.asarray(y), draws=3)
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("error", [ValueError("out of memory, said the model"), RuntimeError("shapes do not fit")])
 def test_other_errors_are_the_models_own(backend, error):
     def model(x):

@@ -6,9 +6,9 @@ import copy
 
 import numpy as np
 import pytest
-from methods import METHODS
 
 import reliance as rl
+from methods import METHODS
 
 torch = pytest.importorskip("torch")
 

@@ -192,8 +192,8 @@ def pairwise_moments(
 ) -> PairMoments:
     """Row means, donor means and sample variance of D(i, k) = L(i, k) - l(i) over all pairs, on the device.
 
-    With them ``hull(mean, sqrt(pairs_variance(rows, donors).population), skewness(rows + donors) / sqrt(n), q, False)``
-    is the interval of the difference; only the t quantile q is the host's.
+    With them and ``variance = pairs_variance(rows, donors).population`` the interval of the difference is
+    ``hull(mean, sqrt(variance), skewness(rows + donors, variance), q, False)``; only the t quantile q is the host's.
 
     Returns
     -------

@@ -18,7 +18,7 @@ from scipy import special
 from reliance import rng
 from reliance.plans import Plan
 from reliance.reductions import Moments
-from reliance.variance import Kernel, hull, kernel, pair_means, population_variance, shifts_influence, skewness
+from reliance.variance import Kernel, hull, kernel, pair_means, population_variance, skewness
 
 Floats = NDArray[np.float64]
 ALTERNATIVES = ("greater", "less", "two-sided")
@@ -107,7 +107,7 @@ def summarize(
 
 
 def _spread(h: Kernel, plan: Plan) -> tuple[float, float, float]:
-    """Variance of the estimate, its Monte-Carlo part, and the skewness of the influence values."""
+    """Variance of the estimate, its Monte-Carlo part, and its skewness."""
     r, c, given = h.rows, h.donors, {}
     influence = pair_means(r) if plan.kind == "halves" else r + c
     if plan.kind == "shifts" and 3 <= plan.draws < plan.n - 1:
@@ -115,11 +115,10 @@ def _spread(h: Kernel, plan: Plan) -> tuple[float, float, float]:
         indicator = np.zeros(plan.n)
         indicator[shifts.shifts] = 1.0
         r, c, given = r[shifts.order], c[shifts.order], {"indicator": indicator}
-        influence = shifts_influence(r, c, indicator, plan.draws)
     elif plan.kind == "permutations":
         given = {"lent": plan.spread(r)}
     population, monte_carlo = population_variance(plan.kind, r, c, h.total, plan.draws, **given)
-    return float(population), float(monte_carlo), float(skewness(influence)) / math.sqrt(influence.shape[0])
+    return float(population), float(monte_carlo), float(skewness(influence, np.asarray(population)))
 
 
 def fixed_data_error(draws: Floats | None, kind: str, n: int, k: int) -> float:

@@ -71,7 +71,7 @@ class Importance:
     method, loss, plan_kind : str
         How it was measured.
     skewness : array (p,)
-        gamma, the skewness of the influence values over the square root of their number.
+        gamma, the skewness of the estimate: that of the influence values over the square root of their number.
     monte_carlo_share : array (p,)
         The share of the variance that more draws would remove (nan where it is not known).
     fixed_data_error, random_variable_error, row_error : arrays (p,)

@@ -1,0 +1,68 @@
+"""Input that is allowed with a warning: once, at the user's line, and with a right result."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import bad_calls
+from bad_calls import X, Y, ablation, measure, reliance, replaced
+
+
+def messages(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("method", [measure, reliance, ablation])
+def test_not_finite_X_warns_once_and_works(method, value):
+    holed = replaced(X, (3, 0), value)
+
+    def tolerant(x):
+        return np.where(np.isfinite(x[:, 0]), x[:, 0], 0.0) + x[:, 1]
+
+    found = messages(lambda: method(tolerant, holed))
+    assert [m for m in found if "X holds NaN or infinite values" in m] == found
+    assert len(found) == 1
+    filled = replaced(X, (3, 0), 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = method(tolerant, holed)
+    np.testing.assert_allclose(result.values, method(tolerant, filled).values, rtol=1e-12)
+
+
+WARNED = {
+    "halves-odd": (lambda: reliance(X=X[:9], y=Y[:9], pairs="halves"), "pairs='halves' leaves out the last of 9 rows"),
+    "draws-beyond": (lambda: measure(draws=10), "draws=10 is more than the 9 shifts of 10 rows"),
+    "pairs-beyond": (lambda: reliance(pairs=12), "pairs=12 is more than the 9 shifts of 10 rows"),
+    "draws-few": (lambda: measure(draws=2), "draws=2: with fewer than 3 draws"),
+    "pairs-few": (lambda: reliance(pairs=1), "pairs=1: with fewer than 3 draws"),
+}
+
+
+@pytest.mark.parametrize("case", WARNED)
+def test_warnings(case):
+    call, message = WARNED[case]
+    found = messages(call)
+    assert len(found) == 1
+    assert message in found[0]
+
+
+@pytest.mark.parametrize(
+    "call", [measure, reliance, ablation, lambda: reliance(pairs="halves"), lambda: measure(draws=9)]
+)
+def test_good_input_says_nothing(call):
+    assert messages(call) == []
+
+
+@pytest.mark.parametrize("case", ["halves-odd", "draws-beyond", "draws-few"])
+def test_warnings_point_at_the_users_line(case):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        WARNED[case][0]()
+    assert caught[0].filename == bad_calls.__file__
