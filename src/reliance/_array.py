@@ -268,8 +268,8 @@ def forget_stale(model: Callable[[Array], Array], shape: tuple[int, ...], dtype:
     """Drop what was compiled for a model that computes something else now.
 
     Tracing bakes the arrays that a model closes over into the compiled function, and a model that was trained further
-    is the same object with other arrays. So its operations and constants, on a block of that shape, are compared with
-    those it had before; tracing alone evaluates nothing.
+    is the same object with other arrays. So its operations and constants, on two rows of that shape, are compared with
+    those it had before; tracing alone evaluates nothing. A model that takes no two rows is compiled for each call.
     """
     import jax
 
@@ -278,17 +278,19 @@ def forget_stale(model: Callable[[Array], Array], shape: tuple[int, ...], dtype:
         cache = _compiled.setdefault(owner, {})
     except TypeError:  # compiled anew for each call
         return
-    # A new function, because JAX remembers the traces of those it has seen.
-    closed = jax.make_jaxpr(lambda x: model(x))(jax.ShapeDtypeStruct(shape, dtype))
-    place, now = ((shape, dtype), method), (str(closed.jaxpr), tuple(closed.consts))
-    if place in cache and not _same_trace(cache[place], now):
+    place, now = ("trace", method), None
+    with contextlib.suppress(Exception):
+        # A new function, because JAX remembers the traces of those it has seen.
+        closed = jax.make_jaxpr(lambda x: model(x))(jax.ShapeDtypeStruct((2, *shape), dtype))
+        now = (str(closed.jaxpr), tuple(closed.consts))
+    if now is None or place not in cache or not _same_trace(cache[place], now):
         for key in [key for key in cache if key[1] is method]:
             del cache[key]
     cache[place] = now
 
 
-def _same_trace(a: tuple[str, tuple[Any, ...]], b: tuple[str, tuple[Any, ...]]) -> bool:
-    if a[0] != b[0]:  # the operations, with the shapes and dtypes of the constants
+def _same_trace(a: tuple[str, tuple[Any, ...]] | None, b: tuple[str, tuple[Any, ...]]) -> bool:
+    if a is None or a[0] != b[0]:  # the operations, with the shapes and dtypes of the constants
         return False
     return all(x is y or np.array_equal(np.asarray(x), np.asarray(y)) for x, y in zip(a[1], b[1], strict=True))
 

@@ -69,8 +69,7 @@ class Caller:
                 if not self.traceable:
                     return _bind(function, here, self.model.predict)(*data)
                 if not self._fresh:  # the first run is the base pass, and X its first operand
-                    size = min(self.limit or rows, rows)
-                    _array.forget_stale(self.model.predict, (size, *context.shape), data[0].dtype)
+                    _array.forget_stale(self.model.predict, context.shape, data[0].dtype)
                     self._fresh = True
                 if (function, here) not in self._compiled:
                     build = partial(_bind, function, here)
