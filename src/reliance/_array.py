@@ -20,9 +20,19 @@ Device: TypeAlias = Any
 DType: TypeAlias = Any
 
 
+_known: dict[type, Namespace] = {}
+
+
 def namespace(*arrays: Array) -> Namespace:
     """The one array API namespace of the arrays (``None`` is passed over)."""
-    return compat.array_namespace(*[a for a in arrays if a is not None])
+    kinds = {type(a) for a in arrays if a is not None}
+    if len(kinds) != 1:
+        return compat.array_namespace(*[a for a in arrays if a is not None])
+    # The kernels ask dozens of times a block: remember the answer for each class of arrays.
+    kind = kinds.pop()
+    if kind not in _known:
+        _known[kind] = compat.array_namespace(*[a for a in arrays if a is not None])
+    return _known[kind]
 
 
 def is_array(x: object) -> bool:

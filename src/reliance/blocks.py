@@ -20,7 +20,7 @@ from reliance.features import Feature
 from reliance.inputs import Problem
 from reliance.kernels import Part, Predict
 from reliance.losses import Metric
-from reliance.models import name_of
+from reliance.models import check_device, name_of
 from reliance.plans import Plan, Tile
 from reliance.reductions import Accumulator, Moments
 
@@ -209,6 +209,7 @@ def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
         given, own = buffer[: len(part), :], store.flat[start : part.stop, :]
         same = xp.logical_or(given == own, xp.logical_and(given != given, own != own))  # NaN stays NaN
         untouched = xp.logical_and(untouched, xp.all(same))
+    check_device(answers[0], store.flat, problem.model)
     predictions = answers[0] if len(answers) == 1 else xp.concat(answers)
     predictions = predictions[: problem.n, ...]
     return predictions, untouched

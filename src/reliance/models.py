@@ -165,7 +165,7 @@ def check_prediction(prediction: Any, block: Array, model: Model) -> None:
     """A prediction must be an array of the block's own kind with one entry a row. Looks at no values."""
     rows = block.shape[0]
     same_kind = type(prediction) is type(block)
-    if same_kind and prediction.shape[:1] == block.shape[:1] and same_device(prediction, block):
+    if same_kind and prediction.shape[:1] == block.shape[:1]:
         return
     name = name_of(model.source)
     if not is_array(prediction):
@@ -178,13 +178,17 @@ def check_prediction(prediction: Any, block: Array, model: Model) -> None:
             f"model {name} returned a {describe(prediction)} for a {describe(block)}: convert X to the arrays that "
             "the model works on, or convert inside the model"
         )
-    if not same_device(prediction, block):
-        raise ValueError(
-            f"model {name} returned a {describe(prediction)} for a {describe(block)}: move the model or X, so that "
-            "both are on one device"
-        )
     if prediction.ndim == 0 or prediction.shape[0] != rows:
         raise ValueError(
             f"model {name} returned shape {tuple(prediction.shape)} for {rows} rows: the first axis must have one "
             "entry a row"
+        )
+
+
+def check_device(prediction: Array, block: Array, model: Model) -> None:
+    """Predictions must be where the rows are."""
+    if not same_device(prediction, block):
+        raise ValueError(
+            f"model {name_of(model.source)} returned a {describe(prediction)} for a {describe(block)}: move the model "
+            "or X, so that both are on one device"
         )
