@@ -83,6 +83,15 @@ def is_accelerator(xp: Namespace, dev: Device) -> bool:
     return False
 
 
+def cpu_call_rows(xp: Namespace) -> int:
+    """With how many rows a model is best called on a CPU: measured on a 32-128-128-1 network, `benchmarks/engine.py`.
+
+    NumPy's temporaries should stay below the size at which memory comes from the system each time; XLA fuses and
+    spreads a whole block over the cores by itself.
+    """
+    return {"numpy": 512, "jax": 16384}.get(backend(xp), 2048)
+
+
 def real_dtypes(xp: Namespace, dev: Device) -> dict[str, DType]:
     """The real floating dtypes that the device has."""
     if compat.is_torch_namespace(xp):
@@ -253,7 +262,9 @@ def rematerialised_sum(function: Callable[[Array], Array], starts: np.ndarray[An
 _compiled: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
-def traced(model: Callable[[Array], Array], key: Any, build: Callable[..., Callable[..., Any]]) -> Callable[..., Any]:
+def traced(
+    model: Callable[[Array], Array], key: Any, build: Callable[..., Callable[..., Any]], name: str
+) -> Callable[..., Any]:
     """``jax.jit(build(model))``, compiled once per ``model`` and ``key`` and kept for as long as the model lives.
 
     The compiled function holds the model only weakly, so the cache never keeps a model alive.
@@ -269,7 +280,12 @@ def traced(model: Callable[[Array], Array], key: Any, build: Callable[..., Calla
     except TypeError:  # not weakly referable or not hashable: compiled anew for each call
         cache, alive = {}, lambda: owner
     if key not in cache:
-        cache[key] = jax.jit(lambda *data: build(alive() if method is None else MethodType(method, alive()))(*data))
+
+        def compiled(*data: Any) -> Any:
+            return build(alive() if method is None else MethodType(method, alive()))(*data)
+
+        compiled.__name__ = name  # what JAX's logs call it
+        cache[key] = jax.jit(compiled)
     function: Callable[..., Any] = cache[key]
     return function
 

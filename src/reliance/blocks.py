@@ -24,9 +24,8 @@ from reliance.models import check_device, name_of
 from reliance.plans import Plan, Tile
 from reliance.reductions import Accumulator, Moments
 
-# Rows of a call of the model and of a block. On a CPU the model's activations should stay in the cache, and a block,
-# whose losses are summed at once, may be several calls; an accelerator wants work.
-_CPU_CALL_ROWS = 1024
+# Rows of a block. On a CPU a block, whose losses are summed at once, may be several calls of the model, so that the
+# model's activations stay in the cache; an accelerator wants work.
 _CPU_ROWS = 16384
 _CPU_BLOCK_BYTES = 2**25
 _ACCELERATOR_ROWS = 2**17
@@ -64,7 +63,7 @@ def call_rows(problem: Problem) -> int | None:
     """With how many rows the model is called at most; None: with whole blocks, as the user's ``block`` asks for."""
     if problem.block is not None or _array.is_accelerator(problem.xp, problem.device):
         return None
-    return problem.model.block_rows or _CPU_CALL_ROWS
+    return problem.model.block_rows or _array.cpu_call_rows(problem.xp)
 
 
 def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:

@@ -73,7 +73,8 @@ class Caller:
                     self._fresh = True
                 if (function, here) not in self._compiled:
                     build = partial(_bind, function, here)
-                    self._compiled[function, here] = _array.traced(self.model.predict, (function, here), build)
+                    name, key = function.__name__.lstrip("_"), (function, here)
+                    self._compiled[key] = _array.traced(self.model.predict, key, build, name)
                 return self._compiled[function, here](*data)
             except Exception as error:
                 if self.traceable and not _array.is_out_of_memory(error):

@@ -30,6 +30,8 @@ class Feature:
     @cached_property
     def runs(self) -> tuple[slice, ...]:
         """The columns as few contiguous slices: a patch of an image is one slice a line, not one a pixel."""
+        if len(self.columns) == 1:
+            return (slice(self.columns[0], self.columns[0] + 1),)
         columns = np.asarray(self.columns)
         starts = np.flatnonzero(np.diff(columns, prepend=columns[0] - 2) != 1)
         stops = np.append(starts[1:], len(columns))

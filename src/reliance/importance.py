@@ -261,14 +261,11 @@ def measure(problem: Problem, plan: Plan, compare: str, method: str) -> Importan
         run = blocks.evaluate(problem, plan, base, call)
     found = {}
     for index, (function, risk) in enumerate(zip(problem.losses, risks, strict=True)):
+        rows, weights = base.host_losses[index], problem.host_weights
+        per_row, lent = _has_rows(function), inference.lent_units(rows, weights, plan, compare)
         summaries = [
             inference.summarize(
-                run.moments[feature.name][index],
-                base.host_losses[index],
-                problem.host_weights,
-                plan,
-                compare,
-                per_row=_has_rows(function),
+                run.moments[feature.name][index], rows, weights, plan, compare, per_row=per_row, lent=lent
             )
             for feature in problem.features
         ]

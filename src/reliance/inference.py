@@ -60,17 +60,33 @@ def risk(losses: Floats, weights: Floats | None) -> float:
     return float(np.mean(weights * losses) / np.mean(weights))
 
 
+def lent_units(base_losses: Floats, weights: Floats | None, plan: Plan, compare: str) -> Floats:
+    """For each donor the sum over its uses of u, the kernel's unit: the same for all features."""
+    w = np.ones(plan.n) if weights is None else weights
+    return np.asarray(plan.spread(w * base_losses if compare == "ratio" else w))
+
+
 def summarize(
-    moments: Moments, base_losses: Floats, weights: Floats | None, plan: Plan, compare: str, *, per_row: bool = True
+    moments: Moments,
+    base_losses: Floats,
+    weights: Floats | None,
+    plan: Plan,
+    compare: str,
+    *,
+    per_row: bool = True,
+    lent: Floats | None = None,
 ) -> Summary:
-    """Estimate and errors of one feature. ``per_row=False``: a metric without influence function, draws only."""
+    """Estimate and errors of one feature.
+
+    ``per_row=False``: a metric without influence function, draws only. ``lent``: `lent_units`, where already known.
+    """
     null, n, k, w = null_value(compare), plan.n, plan.draws, weights
     w = np.ones(n) if w is None else np.asarray(w, dtype=np.float64)
     base = np.asarray(base_losses, dtype=np.float64)
     unit = w * base if compare == "ratio" else w
     if compare == "ratio" and not np.mean(unit) != 0.0:
         raise ValueError("compare='ratio' divides by the base risk, which is 0: use compare='difference'")
-    lent = np.asarray(plan.spread(unit))
+    lent = lent_units(base, weights, plan, compare) if lent is None else lent
     h = kernel(moments.row_sum, moments.donor_sum, np.asarray(moments.sum_squares), w, unit, lent, k)
     value = null + float(h.excess)
     row_values = null + w * moments.row_sum / (k * h.scale)
