@@ -83,12 +83,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "once_per_device: run on every backend, but in one dtype only")
+    config.addinivalue_line("markers", "once_per_device: on every backend, but in one dtype only")
+    config.addinivalue_line("markers", "many_compilations: slow on JAX, so float32 runs only without x64")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
         names = ONCE if metafunc.definition.get_closest_marker("once_per_device") else HOST
+        if metafunc.definition.get_closest_marker("many_compilations"):
+            names = tuple(name for name in names if name != "jax-x64-float32")
         gpu = CUDA if metafunc.config.getoption("--device") == "cuda" else ()
         metafunc.parametrize("backend", (*names, *gpu), indirect=True)
 

@@ -284,6 +284,22 @@ def cells(name: str, design: str, weighted: bool, replicates: int, losses: tuple
     return summarise(name, design, weighted, dict(simulate(name, design, weighted, replicates, losses)))
 
 
+def formulations(draws: int, replicates: int) -> dict[str, float]:
+    """How often each formulation's interval, of resampled draws, holds the value in the population."""
+    simulation, rng = SIMULATIONS["linear"], seed_of("formulations", draws)
+    truth = simulation.risks["squared_error", "strong"].truth("difference")
+    covered = dict.fromkeys(("population", "random-variable", "fixed-data")[: 3 if draws > 1 else 2], 0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*very skewed")
+        for _ in range(replicates):
+            X, y = simulation.draw(rng, N)
+            result = rl.ablation_importance(simulation.model, X, y, draws=draws, features=[0], rng=rng)
+            for formulation in covered:
+                low, high = result.interval(0.95, formulation)[0]
+                covered[formulation] += low <= truth <= high
+    return {formulation: float(count) / replicates for formulation, count in covered.items()}
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # The tables of docs/intervals.md
 
@@ -312,7 +328,12 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(SIMULATIONS), choices=list(SIMULATIONS))
     parser.add_argument("--designs", nargs="*", default=list(DESIGNS), choices=list(DESIGNS))
     parser.add_argument("--weighted", action="store_true")
+    parser.add_argument("--formulations", action="store_true", help="compare the three formulations instead")
     given = parser.parse_args()
+    if given.formulations:
+        for draws in (1, 5, 20):
+            print(f"K = {draws}:", formulations(draws, given.replicates))
+        return
     parts, found = 8, []
     with ProcessPoolExecutor() as pool:
         for name in given.only:

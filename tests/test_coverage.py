@@ -114,7 +114,8 @@ WEIGHTED = pytest.mark.parametrize("weighted", [False, True], ids=["equal", "wei
 @WEIGHTED
 @pytest.mark.parametrize("design", ["pairs", *(design for design in DESIGNS if design != "pairs")])  # the longest first
 def test_auc(design: str, weighted: bool) -> None:
-    found = complaints(simulations.cells("logistic", design, weighted, 2000, ("auc",)))
+    replicates = 1000 if weighted and design == "pairs" else 2000  # 199 sorts a feature take their time
+    found = complaints(simulations.cells("logistic", design, weighted, replicates, ("auc",)))
     assert not found, "\n".join(found)
 
 
@@ -213,21 +214,11 @@ def test_merricks_intervals(draws: int, level: float) -> None:
         np.testing.assert_allclose(result.interval(level, formulation)[0], expected, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*very skewed")  # a few of hundreds of data sets are
 def test_the_random_variable_interval_covers_too_little() -> None:
     """It counts each row K times: at K = 20 it misses more than 40% instead of 5% (and is kept as the paper's)."""
-    simulation, rng, replicates = SIMULATIONS["linear"], np.random.default_rng(1), 500
-    truth = simulation.risks["squared_error", "strong"].truth("difference")
-    covered = {"population": 0, "random-variable": 0}
-    for _ in range(replicates):
-        X, y = simulation.draw(rng, N)
-        result = rl.ablation_importance(simulation.model, X, y, draws=20, features=[0], rng=rng)
-        for formulation in covered:
-            low, high = result.interval(formulation=formulation)[0]
-            covered[formulation] += low <= truth <= high
-    assert covered["random-variable"] / replicates < 0.6, covered
-    assert not outside(covered["population"] / replicates, COVERAGE, replicates), covered
+    covered = simulations.formulations(20, 400)
+    assert covered["random-variable"] < 0.6, covered
+    assert not outside(covered["population"], COVERAGE, 400), covered
 
 
 @pytest.mark.parametrize("draws", [5, 20, 100])

@@ -120,7 +120,7 @@ def mlp(width=P, outputs=1, dtype=torch.float32):
 
 
 METHODS = {
-    "pairs": (rl.model_reliance, {"compare": "difference"}),
+    "pairs": (rl.model_reliance, {"compare": "difference", "route": "plain"}),
     "halves": (rl.model_reliance, {"pairs": "halves"}),
     "shifts": (rl.permutation_importance, {"draws": K}),
     "resample": (rl.ablation_importance, {"draws": K}),
@@ -213,7 +213,7 @@ def test_gradients_are_not_recorded(cuda):
         seen.append(out.requires_grad)
         return out
 
-    rl.model_reliance(model, tensor(N, P), tensor(N))
+    rl.model_reliance(model, tensor(N, P), tensor(N), route="plain")
     assert seen
     assert not any(seen)
 
@@ -237,7 +237,7 @@ def test_data_off_the_device_is_refused(cuda):
 def test_the_check_has_teeth(cuda, model):
     """The same mistakes in a kernel would be caught: they are in a model."""
     with pytest.raises((RuntimeError, DataDependentOutputException), match=r"tensor on|_local_scalar_dense|device"):
-        rl.model_reliance(model, tensor(N, P), tensor(N))
+        rl.model_reliance(model, tensor(N, P), tensor(N), route="plain")
 
 
 @pytest.mark.parametrize("block", [None, 5])

@@ -17,7 +17,7 @@ from reliance import plans
 CASE = CASES["squared_error"]
 FIELDS = ("values", "base_risk", "replaced_risk", "row_values", "std_error", "skewness")
 BLOCKS = [1, 7, 64, 10_000, (1, 1), (3, 2), (7, 50), (1000, 1000)]
-QUIET = pytest.mark.filterwarnings("ignore:(pairs|draws)=:UserWarning", "ignore:pairs='halves':UserWarning")
+QUIET = pytest.mark.filterwarnings("ignore:(pairs|draws)=:UserWarning", "ignore:the losses of:UserWarning")
 
 
 def assert_same(actual, expected, rtol=1e-11, fields=FIELDS):

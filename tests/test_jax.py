@@ -162,8 +162,8 @@ def steps(monkeypatch):
     """Every compiled function with the operands of its first call; each call runs under a transfer guard."""
     found, traced = {}, _array.traced
 
-    def guarded(model, key, build):
-        function = traced(model, key, build)
+    def guarded(model, key, build, name):
+        function = traced(model, key, build, name)
 
         def call(*data):
             found.setdefault(key[0].__name__, (function, data))
@@ -225,7 +225,7 @@ SHARDED = """
     def opened(device, plan, block, loss):
         X, y = (jax.device_put(a, device) for a in (host, labels))
         problem = prepare(model, X, y, loss=loss, block=block, rng=1)
-        call = executors.Caller(problem.model)
+        call = executors.Caller(problem.model, problem.flat.dtype)
         base = blocks.base_pass(problem, call)
         return problem, base, call, blocks.make_executor(problem, plan, base, call, problem.features)
 
@@ -246,7 +246,7 @@ SHARDED = """
             parts.append(blocks.accumulate(executor, problem.features, mine))
         assert used == set(devices), used
         random.Random(0).shuffle(parts)
-        one = blocks.evaluate(problem, plan, base, call).moments
+        one = blocks.evaluate(problem, plan, base, call, problem.features).moments
         for feature in problem.features:
             for index in range(len(problem.losses)):
                 total, *others = (part[feature.name][index] for part in parts)

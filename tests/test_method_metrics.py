@@ -65,10 +65,11 @@ def data(labels, n=12, seed=1):
     return oracles.Case("squared_error", CASES["squared_error"].formula, labels).data(n, seed)
 
 
+@pytest.mark.many_compilations
 @pytest.mark.parametrize(
     ("method", "weights"),
-    [("ablation", None), ("permutation", WEIGHTS), ("all", None), ("all", WEIGHTS)],
-    ids=["ablation", "permutation-weighted", "all", "all-weighted"],
+    [("ablation", None), ("permutation", WEIGHTS), ("all", None)],
+    ids=["ablation", "permutation-weighted", "all"],
 )
 @pytest.mark.parametrize("name", SCORES)
 def test_metrics_are_scikit_learns_in_every_draw(backend, name, method, weights):
@@ -153,9 +154,8 @@ def test_a_value_may_be_a_python_number():
 
 
 SEVERAL = {
-    "per-row": ["squared_error", "absolute_error", "huber"],
-    "per-row-and-metric": ["squared_error", "rmse", "r2"],
-    "metric-first": ("rmse", "absolute_error"),
+    "per-row": ["squared_error", "absolute_error"],
+    "metric-and-per-row": ("rmse", "absolute_error"),
     "one-in-a-list": ["squared_error"],
 }
 

@@ -91,8 +91,10 @@ def tile_shape(problem: Problem, plan: Plan, rows: int) -> tuple[int, int]:
         b, d = problem.block
         return min(b, plan.n), min(d, plan.columns)
     if plan.rectangular:
-        b = min(plan.n, max(math.isqrt(rows), 1))
-        return _even(plan.n, b), _even(plan.n, max(rows // b, 1))
+        # Square, unless there are fewer columns (or rows) than that.
+        d = min(plan.columns, max(math.isqrt(rows), 1))
+        b = min(plan.n, max(rows // d, 1))
+        return _even(plan.n, b), _even(plan.columns, max(rows // b, 1))
     if plan.n > rows:
         return _even(plan.n, rows), 1
     longest = min(plan.columns, plan.n - 1)  # a tile does not cross from one ordering into the next
@@ -108,6 +110,7 @@ def _fixed_bytes(problem: Problem, plan: Plan, features: int, output_bytes: int)
     """Bytes held throughout a pass over some features: accumulators, base losses, what waits in a whole-rows tile."""
     losses = len(problem.losses)
     held = features * losses * Accumulator.nbytes(plan) + plan.n * (output_bytes + 24 * losses)
+    held += problem.store.held_bytes
     if not plan.rectangular:
         metrics = sum(isinstance(function, Metric) for function in problem.losses)
         kept = 8 * (losses - metrics) + output_bytes * metrics
@@ -116,13 +119,15 @@ def _fixed_bytes(problem: Problem, plan: Plan, features: int, output_bytes: int)
     return held
 
 
-def batches(problem: Problem, plan: Plan, output_bytes: int) -> Iterator[tuple[Feature, ...]]:
+def batches(
+    problem: Problem, plan: Plan, features: tuple[Feature, ...], output_bytes: int
+) -> Iterator[tuple[Feature, ...]]:
     """As many features at a time as half of the memory holds the sums of: they share filled blocks."""
     one = _fixed_bytes(problem, plan, 1, output_bytes)
     each = _fixed_bytes(problem, plan, 2, output_bytes) - one
     size = max(1, 1 + (problem.memory // 2 - one) // each)
-    for start in range(0, len(problem.features), size):
-        yield problem.features[start : start + size]
+    for start in range(0, len(features), size):
+        yield features[start : start + size]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -199,16 +204,16 @@ def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
         if buffer is None:
             at = np.minimum(np.arange(start, start + rows), problem.n - 1)
             index = _array.from_host(at, xp, problem.device, _array.index_dtype(xp))
-            context = Context((), store.shape, None)
-            answers.append(call.run(_traced_base, context, rows, (store.flat, index)))
+            context = Context((), store.shape)
+            answers.append(call.run(_traced_base, context, rows, (problem.flat, index)))
             continue
         # The model gets a copy, never the user's own array, and the copy is compared afterwards.
         store.repeat(buffer, part, 1)
         answers.append(xp.asarray(call(store.model_input(buffer, len(part))), copy=True))
-        given, own = buffer[: len(part), :], store.flat[start : part.stop, :]
+        given, own = buffer[: len(part), :], problem.flat[start : part.stop, :]
         same = xp.logical_or(given == own, xp.logical_and(given != given, own != own))  # NaN stays NaN
         untouched = xp.logical_and(untouched, xp.all(same))
-    check_device(answers[0], store.flat, problem.model)
+    check_device(answers[0], problem.flat, problem.model)
     predictions = answers[0] if len(answers) == 1 else xp.concat(answers)
     predictions = predictions[: problem.n, ...]
     return predictions, untouched
@@ -223,19 +228,24 @@ def _traced_base(context: Context, predict: Predict, X: Array, rows: Array) -> A
 # The loop
 
 
-def evaluate(problem: Problem, plan: Plan, base: Base, call: Caller) -> Run:
-    """The moments of every feature of the problem under a plan."""
+def evaluate(
+    problem: Problem,
+    plan: Plan,
+    base: Base,
+    call: Caller,
+    features: tuple[Feature, ...],
+    advance: Callable[[int], None] = lambda rows: None,
+) -> Run:
+    """The moments of some features of the problem under a plan."""
     moments: dict[str, tuple[Moments, ...]] = {}
     block = (0, 0)
-    total = len(problem.features) * plan.n * plan.columns
-    with _progress(problem, total) as advance:
-        for features in batches(problem, plan, base.output_bytes):
-            executor = make_executor(problem, plan, base, call, features)
-            tiles = _plans.tiles(plan, executor.capacity)
-            sums = accumulate(executor, features, tiles, advance)
-            block = _block_used(executor.capacity, call.limit)
-            for feature in features:
-                moments[feature.name] = tuple(a.finalize(plan) for a in sums[feature.name])
+    for batch in batches(problem, plan, features, base.output_bytes):
+        executor = make_executor(problem, plan, base, call, batch)
+        tiles = _plans.tiles(plan, executor.capacity)
+        sums = accumulate(executor, batch, tiles, advance)
+        block = _block_used(executor.capacity, call.limit)
+        for feature in batch:
+            moments[feature.name] = tuple(a.finalize(plan) for a in sums[feature.name])
     return Run(moments, block)
 
 
@@ -326,7 +336,7 @@ def tuned_rows(problem: Problem, call: Caller, most: int) -> int:
     size = min(256, most)
     while size <= most:
         index = np.arange(size) % problem.n
-        block = problem.xp.take(store.flat, _array.from_host(index, problem.xp, problem.device), axis=0)
+        block = problem.xp.take(problem.flat, _array.from_host(index, problem.xp, problem.device), axis=0)
         block = problem.xp.reshape(block, (size, *store.shape))
         spent = min(_seconds(call, block) for _ in range(3))
         if size / spent > fastest:
@@ -342,7 +352,7 @@ def _seconds(call: Caller, block: Array) -> float:
 
 
 @contextmanager
-def _progress(problem: Problem, total: int) -> Iterator[Callable[[int], None]]:
+def progress(problem: Problem, total: int) -> Iterator[Callable[[int], None]]:
     """How rows done are reported: not at all, to a bar, or to the user's function ``(done, total)``."""
     if problem.progress is False:
         yield lambda rows: None

@@ -10,18 +10,18 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from reliance import _array, kernels
-from reliance._array import Array
+from reliance._array import Array, DType
 from reliance.features import Feature
 from reliance.inputs import Problem
 from reliance.kernels import Lending, Part, Predict
 from reliance.losses import Loss, Metric
 from reliance.models import Model, check_prediction, name_of
-from reliance.plans import Plan, Tile, Users
+from reliance.plans import Pairs, Plan, Rectangle, Tile, Users
 
 
 class Context(NamedTuple):
@@ -29,7 +29,8 @@ class Context(NamedTuple):
 
     losses: tuple[Loss | Metric, ...]
     shape: tuple[int, ...]
-    limit: int | None
+    limit: int | None = None
+    switched: Callable[[Any, Array, Array], Array] | None = None
 
 
 def predict_rows(model: Model, block: Array, limit: int | None) -> Array:
@@ -47,8 +48,9 @@ def predict_rows(model: Model, block: Array, limit: int | None) -> Array:
 class Caller:
     """Calls the model with at most ``limit`` rows; when memory runs out, halves them and goes on."""
 
-    def __init__(self, model: Model, limit: int | None = None) -> None:
+    def __init__(self, model: Model, dtype: DType, limit: int | None = None) -> None:
         self.model = model
+        self.dtype = dtype
         self.limit = limit
         self.traceable = True
         self._compiled: dict[Any, Callable[..., Any]] = {}
@@ -68,8 +70,8 @@ class Caller:
             try:
                 if not self.traceable:
                     return _bind(function, here, self.model.predict)(*data)
-                if not self._fresh:  # the first run is the base pass, and X its first operand
-                    _array.forget_stale(self.model.predict, context.shape, data[0].dtype)
+                if not self._fresh:
+                    _array.forget_stale(self.model.predict, context.shape, self.dtype)
                     self._fresh = True
                 if (function, here) not in self._compiled:
                     build = partial(_bind, function, here)
@@ -143,15 +145,8 @@ class Opened(NamedTuple):
     tile: Tile
     shape: tuple[int, int]
     mask: Array | None
+    counts: Array | None
     lending: Lending | None
-
-
-def _diagonal_mask(tile: Tile) -> np.ndarray[Any, Any] | None:
-    """False where a row of a rectangular tile would be its own donor; None where there is no such cell."""
-    if tile.rows.stop <= tile.columns.start or tile.columns.stop <= tile.rows.start:
-        return None
-    rows, donors = np.arange(tile.rows.start, tile.rows.stop), np.arange(tile.columns.start, tile.columns.stop)
-    return np.not_equal(rows[:, None], donors)
 
 
 class InPlace:
@@ -167,11 +162,14 @@ class InPlace:
     def open(self, tile: Tile) -> Opened:
         shape = (len(tile.rows), len(tile.columns))
         if self.plan.rectangular:
-            mask = _diagonal_mask(tile)
-            return Opened(tile, shape, None if mask is None else self._upload(mask), None)
+            plan = cast(Rectangle, self.plan)
+            mask, counts = (
+                None if a is None else self._upload(a) for a in (plan.mask(tile), plan.counts(tile.columns))
+            )
+            return Opened(tile, shape, mask, counts, None)
         users = self.plan.users(tile.columns)
         bounds = None if users.bounds is None else self._upload(users.bounds)
-        return Opened(tile, shape, None, Lending(self._upload(users.flat), bounds))
+        return Opened(tile, shape, None, None, Lending(self._upload(users.flat), bounds))
 
     def fill(self, rows: range, tile: Tile) -> None:
         """Repeat the rows in the buffer, unless they are there already, and get their donors."""
@@ -183,10 +181,10 @@ class InPlace:
                 kernels.repeat_rows(a[rows.start : rows.stop, ...], d)
                 for a in (self.base.predictions, self.base.slack, *self.base.targets)
             )
-        if self.plan.rectangular:
+        if isinstance(self.plan, Pairs):
             self.donors: range | Array = tile.columns
         else:
-            self.donors = self._upload(self.plan.donors(rows, tile.columns).reshape(-1))
+            self.donors = self._upload(self.plan.donors(rows, tile.columns))
 
     def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
         """What is kept of one block's predictions."""
@@ -206,7 +204,9 @@ class InPlace:
         targets = tuple(t[start:stop, ...] for t in self.base.targets)
         base = tuple(b[start:stop] for b in self.base.losses)
         weights = None if self.base.weights is None else self.base.weights[start:stop]
-        return kernels.join(self.problem.losses, targets, base, weights, parts, opened.mask, opened.lending)
+        return kernels.join(
+            self.problem.losses, targets, base, weights, parts, opened.mask, opened.counts, opened.lending
+        )
 
     def step(self, rows: range, opened: Opened, feature: Feature) -> Array:
         """The sums of a tile that is one block."""
@@ -221,7 +221,8 @@ class InPlace:
         return self.call(store.model_input(self.buffer, len(rows) * d))
 
     def _upload(self, values: np.ndarray[Any, Any]) -> Array:
-        return _array.from_host(values, self.problem.xp, self.problem.device)
+        xp, dev = self.problem.xp, self.problem.device
+        return _array.from_host(values, xp, dev, _array.sum_dtype(xp, dev) if values.dtype.kind == "f" else None)
 
 
 class Traced:
@@ -233,30 +234,30 @@ class Traced:
     def __init__(self, problem: Problem, plan: Plan, base: Base, shape: tuple[int, int], call: Caller) -> None:
         self.problem, self.plan, self.base, self.call = problem, plan, base, call
         self.capacity = shape
-        self.chosen: dict[str, Array] = {}
+        self.last: tuple[Feature, Any] | None = None
 
     def open(self, tile: Tile) -> Opened:
         b, d = self.capacity
         if self.plan.rectangular:
-            rows, columns = _padded(tile.rows, b), _padded(tile.columns, d)
-            mask = rows[:, None] != columns
-            mask[len(tile.rows) :] = False
-            mask[:, len(tile.columns) :] = False
-            return Opened(tile, (b, d), self._upload(mask), None)
+            plan = cast(Rectangle, self.plan)
+            mask, counts = np.zeros((b, d), dtype=bool), plan.counts(tile.columns)
+            inside = plan.mask(tile)
+            mask[: len(tile.rows), : len(tile.columns)] = True if inside is None else inside
+            if counts is not None:
+                counts = self._upload(np.pad(counts, (0, d - len(counts))))
+            return Opened(tile, (b, d), self._upload(mask), counts, None)
         users = self.plan.users(tile.columns)
         index = self._upload(_padded_users(users, self.plan.n, len(tile.columns), d))
         bounds = None if users.bounds is None else self._upload(users.bounds)
         mask = self._upload((np.arange(d) < len(tile.columns))[None, :])
-        return Opened(tile, (self.plan.n, d), mask, Lending(index, bounds))
+        return Opened(tile, (self.plan.n, d), mask, None, Lending(index, bounds))
 
     def fill(self, rows: range, tile: Tile) -> None:
         b, d = self.capacity
         at = _padded(rows, b)
-        if self.plan.rectangular:
-            donors = _padded(tile.columns, d)
-        else:
-            inside = self.plan.donors(rows, tile.columns)
-            donors = np.pad(inside, ((0, b - len(rows)), (0, d - len(tile.columns))), mode="edge")
+        inside = self.plan.donors(rows, tile.columns)
+        short = (b - len(rows), d - len(tile.columns))
+        donors = np.pad(inside, [(0, s) for s in short[-inside.ndim :]], mode="edge")
         self.rows, self.donors = self._upload(at), self._upload(donors)
 
     def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
@@ -268,29 +269,31 @@ class Traced:
 
     def join(self, parts: list[Part], opened: Opened) -> Array:
         base = self.base
-        return self._run(_traced_join, (base.targets, base.losses, base.weights, parts, opened.mask, opened.lending))
+        return self._run(
+            _traced_join, (base.targets, base.losses, base.weights, parts, opened.mask, opened.counts, opened.lending)
+        )
 
     def step(self, rows: range, opened: Opened, feature: Feature) -> Array:
         base = self.base
-        return self._run(_traced_step, (*self._data(feature), base.losses, base.weights, opened.mask, opened.lending))
+        return self._run(
+            _traced_step, (*self._data(feature), base.losses, base.weights, opened.mask, opened.counts, opened.lending)
+        )
 
     def _data(self, feature: Feature) -> tuple[Any, ...]:
-        if feature.name not in self.chosen:
-            columns = np.zeros(self.problem.store.width, dtype=bool)
-            columns[list(feature.columns)] = True
-            self.chosen[feature.name] = self._upload(columns)
-        base = self.base
-        chosen = self.chosen[feature.name]
-        own = (base.predictions, base.slack)
-        return self.problem.store.flat, own, base.targets, self.rows, self.donors, chosen
+        if self.last is None or self.last[0] is not feature:
+            self.last = (feature, self.problem.store.operands(feature))
+        own = (self.base.predictions, self.base.slack)
+        return self.last[1], own, self.base.targets, self.rows, self.donors
 
     def _run(self, function: Callable[..., Any], data: tuple[Any, ...]) -> Any:
-        context = Context(self.problem.losses, self.problem.store.shape, None)
+        store = self.problem.store
+        context = Context(self.problem.losses, store.shape, switched=store.switched)
         return self.call.run(function, context, self.capacity[0] * self.capacity[1], data)
 
     def _upload(self, values: np.ndarray[Any, Any]) -> Array:
         xp = self.problem.xp
-        dtype = _array.index_dtype(xp) if values.dtype.kind == "i" else None
+        kinds = {"i": _array.index_dtype(xp), "f": _array.sum_dtype(xp, self.problem.device)}
+        dtype = kinds.get(values.dtype.kind)
         return _array.from_host(values, xp, self.problem.device, dtype)
 
 
@@ -310,12 +313,12 @@ def _padded_users(users: Users, n: int, d: int, size: int) -> np.ndarray[Any, An
 
 
 def _traced_part(
-    context: Context, predict: Predict, X: Array, own: Any, targets: Any, rows: Array, donors: Array, columns: Array
+    context: Context, predict: Predict, operands: Any, own: Any, targets: Any, rows: Array, donors: Array
 ) -> Part:
-    xp = _array.namespace(X)
+    assert context.switched is not None
+    xp = _array.namespace(rows)
     b, d = rows.shape[0], donors.shape[-1]
-    block = xp.reshape(kernels.switched_rows(X, rows, donors, columns), (b * d, *context.shape))
-    predictions = predict(block)
+    predictions = predict(xp.reshape(context.switched(operands, rows, donors), (b * d, *context.shape)))
     repeated = tuple(kernels.repeat_rows(xp.take(t, rows, axis=0), d) for t in targets)
     kept = kernels.answers(context.losses, repeated, predictions, (b, d))
     own, slack = (kernels.repeat_rows(xp.take(a, rows, axis=0), d) for a in own)
@@ -323,27 +326,35 @@ def _traced_part(
 
 
 def _traced_join(
-    context: Context, predict: Predict, targets: Any, base: Any, weights: Any, parts: Any, mask: Any, lending: Any
+    context: Context,
+    predict: Predict,
+    targets: Any,
+    base: Any,
+    weights: Any,
+    parts: Any,
+    mask: Any,
+    counts: Any,
+    lending: Any,
 ) -> Array:
-    return kernels.join(context.losses, targets, base, weights, parts, mask, lending)
+    return kernels.join(context.losses, targets, base, weights, parts, mask, counts, lending)
 
 
 def _traced_step(
     context: Context,
     predict: Predict,
-    X: Array,
+    operands: Any,
     own: Any,
     targets: Any,
     rows: Array,
     donors: Array,
-    columns: Array,
     base: Any,
     weights: Any,
     mask: Any,
+    counts: Any,
     lending: Any,
 ) -> Array:
-    xp = _array.namespace(X)
-    part = _traced_part(context, predict, X, own, targets, rows, donors, columns)
+    xp = _array.namespace(rows)
+    part = _traced_part(context, predict, operands, own, targets, rows, donors)
     targets, base = (tuple(xp.take(a, rows, axis=0) for a in arrays) for arrays in (targets, base))
     weights = None if weights is None else xp.take(weights, rows)
-    return kernels.join(context.losses, targets, base, weights, [part], mask, lending)
+    return kernels.join(context.losses, targets, base, weights, [part], mask, counts, lending)

@@ -14,6 +14,7 @@ from reliance.losses import Loss, Metric
 from reliance.plans import Plan
 from reliance.results import Importance
 from reliance.rng import RandomState
+from reliance.structure import routes
 
 _COMPARE = ("difference", "ratio")
 
@@ -198,8 +199,12 @@ def model_reliance(
         each other their feature, rows in the order given; an odd last row is left out, with a warning. An integer: so
         many shifts, as in `permutation_importance`.
     compare : {"ratio", "difference"}
-    route : {"auto", "plain"}
-        How the pairs are evaluated. ``"plain"``: every pair by a call of the model.
+    route : {"auto", "plain", "distinct", "linear", "first_layer"}
+        How the pairs are measured, always exactly. ``"plain"``: every pair by the model. ``"distinct"``: donors with
+        equal values once, n m evaluations for m distinct values. ``"linear"``: in closed form, for linear models and
+        squared error. ``"first_layer"``: without the first product of a model that begins with an affine layer.
+        ``"auto"``: for each feature the cheapest that applies. ``result.routes`` says which it was; a forced route that
+        does not apply is an error.
 
     Returns
     -------
@@ -226,7 +231,7 @@ def model_reliance(
     >>> result.values.tolist()  # (1 + 4 + 1 + 1 + 9 + 4) / 6 over 1 / 3
     [10.0, 1.0]
     """
-    check_choice(route, ("auto", "plain"), "route")
+    check_choice(route, routes.ROUTES, "route")
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
     plan: Plan
     if pairs == "all":
@@ -242,13 +247,15 @@ def model_reliance(
         raise ValueError(f"pairs={pairs!r} is unknown: choose 'all', 'halves' or a number of shifts")
     else:
         plan = plans.Shifts(problem.n, _checked_shifts(pairs, problem.n, "pairs"), problem.key)
-    return measure(problem, plan, compare, "model_reliance")
+    return measure(problem, plan, compare, "model_reliance", route)
 
 
-def measure(problem: Problem, plan: Plan, compare: str, method: str) -> Importance | dict[str, Importance]:
+def measure(
+    problem: Problem, plan: Plan, compare: str, method: str, route: str = "plain"
+) -> Importance | dict[str, Importance]:
     """The common composition: base pass, one evaluation of the plan, one result for each loss."""
     check_choice(compare, _COMPARE, "compare")
-    call = Caller(problem.model, blocks.call_rows(problem))
+    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
     with blocks.session(problem):
         base = blocks.base_pass(problem, call)
         risks = [inference.risk(values, problem.host_weights) for values in base.host_losses]
@@ -258,7 +265,9 @@ def measure(problem: Problem, plan: Plan, compare: str, method: str) -> Importan
                     f"compare='ratio' divides by the base risk, which is 0 under loss={function.name!r}: "
                     "use compare='difference'"
                 )
-        run = blocks.evaluate(problem, plan, base, call)
+        jobs = routes.jobs(problem, base, plan, route)
+        run = routes.run(problem, jobs, base, call)
+    job_of = {feature.name: job for job in jobs for feature in job.features}
     found = {}
     for index, (function, risk) in enumerate(zip(problem.losses, risks, strict=True)):
         rows, weights = base.host_losses[index], problem.host_weights
@@ -279,8 +288,8 @@ def measure(problem: Problem, plan: Plan, compare: str, method: str) -> Importan
             plan_kind=plan.kind,
             n=plan.n,
             draws_per_row=plan.draws,
-            evaluations=[plan.n * plan.columns] * len(problem.features),
-            routes=["plain"] * len(problem.features),
+            evaluations=[job_of[feature.name].evaluations for feature in problem.features],
+            routes=[job_of[feature.name].route for feature in problem.features],
             block=run.block,
             key=problem.key,
             keep_rows="rows" in problem.keep,

@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from reliance.features import Feature, resolve_features
 from reliance.losses import Loss, Metric, compares_labels, resolve_all
 from reliance.models import Model
 from reliance.rng import RandomState, resolve_key
-from reliance.stores import ArrayStore
+from reliance.stores import ArrayStore, Store
 
 DEFAULT_MEMORY = "1GB"
 KEEPS = ("rows",)
@@ -34,7 +34,7 @@ class Problem:
 
     Attributes
     ----------
-    store : ArrayStore
+    store : Store
         The rows, on the device where the work happens.
     targets : tuple
         For each loss what predictions are compared with, ``(n, ...)``; None for the model's own predictions.
@@ -50,7 +50,7 @@ class Problem:
     """
 
     model: Model
-    store: ArrayStore
+    store: Store
     targets: tuple[Array | None, ...]
     weights: Array | None
     host_weights: NDArray[np.float64] | None
@@ -68,6 +68,11 @@ class Problem:
         return self.store.n
 
     @property
+    def flat(self) -> Array:
+        """``(n, P)``: the rows as they were given."""
+        return cast(ArrayStore, self.store).flat
+
+    @property
     def xp(self) -> Namespace:
         return self.store.xp
 
@@ -79,7 +84,7 @@ class Problem:
         """The same problem on its first n rows."""
         return dataclasses.replace(
             self,
-            store=self.store.head(n),
+            store=cast(ArrayStore, self.store).head(n),
             targets=tuple(None if t is None else t[:n, ...] for t in self.targets),
             weights=None if self.weights is None else self.weights[:n],
             host_weights=None if self.host_weights is None else self.host_weights[:n],

@@ -44,6 +44,21 @@ def switched_rows(X: Array, rows: Array, donors: Array, columns: Array) -> Array
     return xp.reshape(xp.where(columns, lent, own), (b * d, width))
 
 
+def switched_operands(operands: tuple[Array, Array], rows: Array, donors: Array) -> Array:
+    """`switched_rows` of the operands X and columns."""
+    return switched_rows(operands[0], rows, donors, operands[1])
+
+
+def summed_rows(operands: tuple[Array, Array], rows: Array, donors: Array) -> Array:
+    """``(b * d, h)``: what each row keeps plus what its donor gives, from the operands (n, h) and (n, h)."""
+    own, lent = operands
+    xp = namespace(own)
+    b, d, width = rows.shape[0], donors.shape[-1], own.shape[1]
+    given = xp.take(lent, xp.reshape(donors, (-1,)), axis=0)
+    given = xp.reshape(given, (1, d, width) if donors.ndim == 1 else (b, d, width))
+    return xp.reshape(xp.take(own, rows, axis=0)[:, None, :] + given, (b * d, width))
+
+
 def written_rows(X: Array, rows: Array, values: Array, columns: Array, places: Array) -> Array:
     """Rows with given values written into some columns.
 
@@ -136,7 +151,13 @@ def donor_sums(changes: Array, lending: Lending) -> Array:
 
 
 def tile_sums(
-    losses: Array, base: Array, weights: Array | None, mask: Array | None, lending: Lending | None, flags: Array
+    losses: Array,
+    base: Array,
+    weights: Array | None,
+    mask: Array | None,
+    counts: Array | None,
+    lending: Lending | None,
+    flags: Array,
 ) -> Array:
     """The sums of one tile and one loss, packed into one vector so that they travel to the host together.
 
@@ -149,6 +170,8 @@ def tile_sums(
     weights : array (b,) or None
     mask : boolean array (b, d) or None
         False where a cell does not count (a row that is its own donor, padding).
+    counts : array (d,) or None
+        How many donors each column of a rectangular tile stands for.
     lending : Lending or None
         Of whole-rows tiles; in rectangular tiles the columns are the donors.
     flags : array (2,)
@@ -165,10 +188,13 @@ def tile_sums(
     if mask is not None:
         changes = xp.where(mask, changes, xp.zeros_like(changes))
     weighted = changes if weights is None else changes * weights[:, None]
-    parts = [xp.sum(changes, axis=1), xp.sum(weighted, axis=0)]
+    counted, squared = changes, weighted * weighted
+    if counts is not None:
+        counted, squared = changes * counts, squared * counts
+    parts = [xp.sum(counted, axis=1), xp.sum(weighted, axis=0)]
     if lending is not None:
         parts.append(donor_sums(weighted, lending))
-    squares = xp.reshape(xp.sum(weighted * weighted), (1,))
+    squares = xp.reshape(xp.sum(squared), (1,))
     return xp.concat([*parts, squares, xp.astype(flags, changes.dtype, copy=False)])
 
 
@@ -179,6 +205,7 @@ def join(
     weights: Array | None,
     parts: Sequence[Part],
     mask: Array | None,
+    counts: Array | None,
     lending: Lending | None,
 ) -> Array:
     """``(L, size)``: the packed sums of a tile, a line for each loss, from what was kept of its blocks.
@@ -193,7 +220,7 @@ def join(
         losses = pieces[0] if len(pieces) == 1 else xp.concat(pieces)[: base[index].shape[0], ...]
         if isinstance(function, Metric):
             losses = _losses.draw_losses(function, targets[index], losses, weights)
-        lines.append(tile_sums(losses, base[index], weights, mask, lending, flags))
+        lines.append(tile_sums(losses, base[index], weights, mask, counts, lending, flags))
     return xp.stack(lines)
 
 

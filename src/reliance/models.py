@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._array import Array, Device, DType, describe, device, from_host, is_array, namespace, same_device
+from reliance._array import Array, Device, DType, describe, device, from_host, is_array, namespace, same_device, to_host
 from reliance.losses import Loss, Metric, compares_labels
 
 # Libraries that check their input and schedule threads at each call want fewer, larger calls than an array function.
@@ -41,6 +41,100 @@ class Model:
     classes: NDArray[Any] | None = None
     block_rows: int | None = None
     session: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A linear model ``X @ coef + intercept``, whose all-pairs reliance is known in closed form.
+
+    Parameters
+    ----------
+    coef : array (P,)
+        Of the namespace and on the device of the rows it will be called with.
+    intercept : float
+
+    Examples
+    --------
+    >>> Linear(np.array([1.0, 2.0]), 3.0)(np.array([[1.0, 1.0]])).tolist()
+    [6.0]
+    """
+
+    coef: Array
+    intercept: float = 0.0
+
+    def __call__(self, X: Array) -> Array:
+        return X @ self.coef + self.intercept
+
+
+@dataclass(frozen=True, eq=False)
+class FirstLayer:
+    """A model that begins with an affine layer, ``rest(X @ weight + bias)``.
+
+    With all pairs of one feature the first product is not computed again: its column's part of it is exchanged.
+
+    Parameters
+    ----------
+    weight : array (P, h)
+    bias : array (h,) or float
+    rest : callable
+        ``(m, h) -> (m, ...)``.
+
+    Examples
+    --------
+    >>> model = FirstLayer(np.ones((2, 3)), 0.0, lambda H: H.max(axis=1))
+    >>> model(np.array([[1.0, 1.0]])).tolist()
+    [2.0]
+    """
+
+    weight: Array
+    bias: Any
+    rest: Callable[[Array], Array]
+
+    def __call__(self, X: Array) -> Array:
+        return self.rest(X @ self.weight + self.bias)
+
+
+def first_layer(model: Any) -> FirstLayer | None:
+    """The model as a first affine layer and the rest, if it is known to be that."""
+    if isinstance(model, FirstLayer):
+        return model
+    if not is_torch_module(model):
+        return None
+    import torch
+
+    if type(model) is not torch.nn.Sequential or len(model) < 2 or type(model[0]) is not torch.nn.Linear:
+        return None
+    hooked = any(part._forward_hooks or part._forward_pre_hooks for part in (model, model[0]))
+    if hooked:
+        return None
+    bias = 0.0 if model[0].bias is None else model[0].bias.detach()
+    return FirstLayer(model[0].weight.detach().T, bias, model[1:])
+
+
+def linear_form(model: Any) -> tuple[NDArray[np.float64], float] | None:
+    """Coefficients (P,) and intercept of a model that is known to be linear with one output; None otherwise."""
+    if isinstance(model, Linear):
+        return np.asarray(to_host(model.coef), dtype=np.float64), float(model.intercept)
+    if "sklearn" not in sys.modules:
+        return None
+    from sklearn.linear_model._base import LinearModel
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+    *scalers, last = [step for step in steps if step not in (None, "passthrough")]
+    if not isinstance(last, LinearModel) or not all(isinstance(scaler, StandardScaler) for scaler in scalers):
+        return None
+    coef, intercept = np.asarray(last.coef_, dtype=np.float64), np.asarray(last.intercept_, dtype=np.float64)
+    if (coef.ndim == 2 and coef.shape[0] != 1) or intercept.size != 1:
+        return None
+    coef, constant = coef.reshape(-1), float(intercept.reshape(-1)[0])
+    for scaler in reversed(scalers):
+        if scaler.with_std:
+            coef = coef / scaler.scale_
+        if scaler.with_mean:
+            constant -= float(coef @ scaler.mean_)
+    return coef, constant
 
 
 def name_of(model: object) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
@@ -70,6 +71,22 @@ class Plan(Protocol):
         ...
 
 
+class Rectangle(Plan, Protocol):
+    """A plan whose tiles are rows x donors: the columns of a tile are the same donors for each of its rows."""
+
+    def mask(self, tile: Tile) -> NDArray[np.bool_] | None:
+        """False where a row would be its own donor; None where there is no such cell."""
+        ...
+
+    def counts(self, columns: range) -> Floats | None:
+        """How many donors each column stands for; None: one each."""
+        ...
+
+    def donor_sums(self, column_sums: Floats) -> Floats:
+        """``(n,)``, from the sums of the columns."""
+        ...
+
+
 @dataclass(frozen=True)
 class Pairs:
     """All n(n-1) pairs, as rows x donors rectangles with the diagonal masked: donor sums are axis sums."""
@@ -94,6 +111,78 @@ class Pairs:
 
     def users(self, columns: range) -> Users:
         raise TypeError("a rectangular plan sums donors along an axis")
+
+    def mask(self, tile: Tile) -> NDArray[np.bool_] | None:
+        if tile.rows.stop <= tile.columns.start or tile.columns.stop <= tile.rows.start:
+            return None
+        rows, donors = np.arange(tile.rows.start, tile.rows.stop), np.arange(tile.columns.start, tile.columns.stop)
+        return np.not_equal(rows[:, None], donors)
+
+    def counts(self, columns: range) -> Floats | None:
+        return None
+
+    def donor_sums(self, column_sums: Floats) -> Floats:
+        return column_sums
+
+    def spread(self, v: Floats) -> Floats:
+        return np.asarray(v.sum() - v)
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """All n(n-1) pairs again, for donors that fall into m classes which the model cannot tell apart.
+
+    One donor speaks for its class, so a feature costs n m evaluations. A row with the value of its own class is the row
+    itself, D = 0: those cells are masked, and with them every pair of a row with itself.
+
+    Attributes
+    ----------
+    label : integer array (n,)
+        The class of each row, 0..m-1.
+    speaker : integer array (m,)
+        A row of each class.
+    """
+
+    label: Indices
+    speaker: Indices
+    kind: str = "pairs"
+    rectangular: bool = True
+
+    @property
+    def n(self) -> int:
+        return len(self.label)
+
+    @property
+    def draws(self) -> int:
+        return self.n - 1
+
+    @property
+    def columns(self) -> int:
+        return len(self.speaker)
+
+    @cached_property
+    def size(self) -> Floats:
+        """How many rows each class has."""
+        return np.bincount(self.label, minlength=self.columns).astype(np.float64)
+
+    def cuts(self) -> tuple[int, ...]:
+        return ()
+
+    def donors(self, rows: range, columns: range) -> Indices:
+        return self.speaker[columns.start : columns.stop]
+
+    def users(self, columns: range) -> Users:
+        raise TypeError("a rectangular plan sums donors along an axis")
+
+    def mask(self, tile: Tile) -> NDArray[np.bool_] | None:
+        own = self.label[tile.rows.start : tile.rows.stop, None]
+        return np.not_equal(own, np.arange(tile.columns.start, tile.columns.stop))
+
+    def counts(self, columns: range) -> Floats | None:
+        return self.size[columns.start : columns.stop]
+
+    def donor_sums(self, column_sums: Floats) -> Floats:
+        return column_sums[self.label]
 
     def spread(self, v: Floats) -> Floats:
         return np.asarray(v.sum() - v)

@@ -7,11 +7,12 @@ Adding is associative, so blocks, devices and machines may finish in any order.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.plans import Plan, Tile
+from reliance.plans import Plan, Rectangle, Tile
 
 Floats = NDArray[np.float64]
 
@@ -87,6 +88,6 @@ class Accumulator:
     def finalize(self, plan: Plan) -> Moments:
         """The moments; exactly zero if no prediction moved by more than rounding, for then the feature is not used."""
         found = self if self.moved > 0.0 else Accumulator.init(plan)
-        donors = found.columns if found.donors is None else found.donors
+        donors = cast(Rectangle, plan).donor_sums(found.columns) if found.donors is None else found.donors
         draws = None if plan.kind == "pairs" else found.columns
         return Moments(found.rows, donors, float(found.squares), draws)

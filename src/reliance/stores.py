@@ -1,26 +1,44 @@
 """Where rows come from: a store makes blocks of repeated rows and replaces columns in them.
 
-The engine asks three things of a store: repeat some rows, take columns from donor rows, write given values. Arrays are
-one store; tables and several inputs are other stores, not other engines.
+The engine asks two things of a store: repeat some rows, and take a feature from donor rows. Arrays are one store;
+tables and several inputs are other stores, not other engines.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from reliance._array import Array, Device, Namespace, device, itemsize, namespace
+import numpy as np
+
+from reliance import kernels
+from reliance._array import Array, Device, Namespace, device, from_host, itemsize, namespace
 from reliance.features import Feature
 
 
 class Store(Protocol):
-    """Rows whose columns can be replaced, in place, in a block that the caller owns."""
+    """Rows whose features can be replaced: in place, in a block that the caller owns, or by a pure function."""
 
+    @property
+    def xp(self) -> Namespace: ...
+    @property
+    def device(self) -> Device: ...
     @property
     def n(self) -> int: ...
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one row as the model takes it."""
+        ...
+
+    @property
     def row_bytes(self) -> int: ...
+    @property
+    def held_bytes(self) -> int:
+        """What the store itself allocates besides the user's array."""
+        ...
+
     def allocate(self, rows: int) -> Any:
         """A block for that many rows."""
         ...
@@ -34,19 +52,20 @@ class Store(Protocol):
         ...
 
     def swap(self, block: Any, rows: range, d: int, feature: Feature, donors: Any) -> None:
-        """Take a feature's columns from donor rows: a range of them for all rows, or an index array (b * d,)."""
-        ...
-
-    def put(self, block: Any, feature: Feature, values: Any) -> None:
-        """Write given values (b, d, g) into a feature's columns."""
+        """Take a feature from donor rows: a range or (d,) of them for all rows, or an index array (b, d)."""
         ...
 
     def model_input(self, block: Any, rows: int) -> Any:
         """The first rows of a block, as the model takes them."""
         ...
 
-    def head(self, n: int) -> Store:
-        """The first n rows."""
+    def operands(self, feature: Feature) -> Any:
+        """What ``switched`` needs of a feature, as arrays of the same shapes for every feature."""
+        ...
+
+    @property
+    def switched(self) -> Callable[[Any, Array, Array], Array]:
+        """The pure function ``(operands, rows, donors) -> (b * d, ...)`` that makes a block."""
         ...
 
 
@@ -82,6 +101,10 @@ class ArrayStore:
     def row_bytes(self) -> int:
         return self.width * itemsize(self.flat)
 
+    @property
+    def held_bytes(self) -> int:
+        return 0
+
     def head(self, n: int) -> ArrayStore:
         return ArrayStore(self.flat[:n, :], self.shape)
 
@@ -102,19 +125,21 @@ class ArrayStore:
             if isinstance(donors, range):
                 cube[:, :, run] = self.flat[None, donors.start : donors.stop, run]
             else:
-                lent = self.xp.take(self.flat[:, run], donors, axis=0)
-                cube[:, :, run] = self.xp.reshape(lent, (len(rows), d, run.stop - run.start))
-
-    def put(self, block: Array, feature: Feature, values: Array) -> None:
-        cube = self._cube(block, values.shape[0], values.shape[1])
-        place = 0
-        for run in feature.runs:
-            width = run.stop - run.start
-            cube[:, :, run] = values[:, :, place : place + width]
-            place += width
+                lent = self.xp.take(self.flat[:, run], self.xp.reshape(donors, (-1,)), axis=0)
+                cube[:, :, run] = self.xp.reshape(lent, (-1, d, run.stop - run.start))
 
     def model_input(self, block: Array, rows: int) -> Array:
         return self.xp.reshape(block[:rows, :], (rows, *self.shape))
 
     def _cube(self, block: Array, b: int, d: int) -> Array:
         return self.xp.reshape(block[: b * d, :], (b, d, self.width))
+
+    def operands(self, feature: Feature) -> tuple[Array, Array]:
+        """The rows, and which columns are the donor's: an operand, so features and groups share one compilation."""
+        chosen = np.zeros(self.width, dtype=bool)
+        chosen[list(feature.columns)] = True
+        return self.flat, from_host(chosen, self.xp, self.device)
+
+    @property
+    def switched(self) -> Callable[[Any, Array, Array], Array]:
+        return kernels.switched_operands
