@@ -183,7 +183,8 @@ def also_as_ratios() -> Iterator[list[inference.Summary]]:
     original, ratios = inference.summarize, []
 
     def both(moments: Any, base: Any, weights: Any, plan: Any, compare: str, **options: Any) -> inference.Summary:
-        ratios.append(original(moments, base, weights, plan, "ratio", **options))
+        # What donors lent is in units of the comparison: not the difference's.
+        ratios.append(original(moments, base, weights, plan, "ratio", **{**options, "lent": None}))
         return original(moments, base, weights, plan, compare, **options)
 
     inference.summarize = both
