@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -125,3 +126,24 @@ def count_compilations() -> Iterator[list[str]]:
         yield seen
     finally:
         active = False
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Ratios, for the scripts that are run by themselves
+
+
+def alternate(*functions: Callable[[], object], repeats: int = 5) -> list[float]:
+    """Best time in seconds of each function, taken in turns, after one call to warm up."""
+    best = [float("inf")] * len(functions)
+    for function in functions:
+        function()
+    for _ in range(repeats):
+        for k, function in enumerate(functions):
+            start = time.perf_counter()
+            function()
+            best[k] = min(best[k], time.perf_counter() - start)
+    return best
+
+
+def report(what: str, ratio: float, goal: str, detail: str = "") -> None:
+    print(f"{what:<62} {ratio:8.2f}   goal {goal:<8} {detail}", flush=True)

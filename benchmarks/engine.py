@@ -10,34 +10,20 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 import tracemalloc
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
 import reliance as rl
 
+sys.path.insert(0, str(Path(__file__).parent))  # also when asv imports this file as part of a package
+from common import alternate, report
+
 BATCHES = (256, 1024, 2048, 4096, 8192, 16384, 65536)
-
-
-def alternate(*functions: Callable[[], object], repeats: int = 5) -> list[float]:
-    """Best time in seconds of each function, taken in turns, after one call to warm up."""
-    best = [float("inf")] * len(functions)
-    for function in functions:
-        function()
-    for _ in range(repeats):
-        for k, function in enumerate(functions):
-            start = time.perf_counter()
-            function()
-            best[k] = min(best[k], time.perf_counter() - start)
-    return best
-
-
-def report(what: str, ratio: float, goal: str, detail: str = "") -> None:
-    print(f"{what:<62} {ratio:8.2f}   goal {goal:<8} {detail}", flush=True)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

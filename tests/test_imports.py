@@ -19,24 +19,37 @@ ORDER = (
     "rng",
     "losses",
     "loss_checks",
+    "ensembles",
+    "tree_readers",
     "models",
     "features",
     "kernels",
     "stores",
     "inputs",
+    "variables",
     "plans",
+    "draws",
+    "regressors",
+    "neighbours",
+    "knockoffs",
     "samplers",
+    "scrambling",
     "reductions",
     "executors",
     "blocks",
     "structure",
     "variance",
     "inference",
+    "summaries",
+    "corrections",
     "export",
     "results",
+    "comparisons",
     "plots",
     "functional",
     "importance",
+    "studies",
+    "conditional",
     "impact",
     "refit",
     "model_classes",
@@ -45,7 +58,7 @@ ORDER = (
 )
 CORE = {"numpy", "scipy", "array_api_compat", "array_api_extra", "tqdm"}
 BACKENDS = {"torch", "jax", "jaxlib", "cupy", "array_api_strict", "dask"}
-HEAVY = ("torch", "jax", "cupy", "pandas", "sklearn", "matplotlib")
+HEAVY = ("torch", "jax", "cupy", "pandas", "sklearn", "matplotlib", "lightgbm", "xgboost")
 # _array.py knows the backend; models.py adapts torch modules.
 KNOW_BACKENDS = {"_array", "models"}
 

@@ -36,6 +36,17 @@ def test_not_finite_X_warns_once_and_works(method, value):
     np.testing.assert_allclose(result.values, method(tolerant, filled).values, rtol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray, lambda a: np.repeat(a, 2, axis=1)[:, ::2]])
+def test_large_numbers_are_finite_and_nan_is_found_in_any_layout(layout, dtype):
+    large = np.full((70, 3), np.finfo(dtype).max, dtype=dtype)  # their sum and the sum of their squares are not finite
+    assert messages(lambda: measure(lambda x: np.ones(len(x)), layout(large), np.zeros(70))) == []
+    for value in (np.nan, np.inf, -np.inf):
+        holed = layout(replaced(large, (69, 1), value))
+        (found,) = messages(lambda holed=holed: measure(lambda x: np.ones(len(x)), holed, np.zeros(70)))
+        assert "X holds NaN or infinite values" in found
+
+
 WARNED = {
     "halves-odd": (lambda: reliance(X=X[:9], y=Y[:9], pairs="halves"), "pairs='halves' leaves out the last of 9 rows"),
     "draws-beyond": (lambda: measure(draws=10), "draws=10 is more than the 9 shifts of 10 rows"),

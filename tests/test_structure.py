@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 import oracles
 import reliance as rl
+from reliance.features import resolve_features
+from reliance.structure import joint_moments
 
 FIELDS = ("values", "replaced_risk", "row_values", "std_error", "skewness", "random_variable_error")
 FEATURES = [0, 1, 2, 3, (1, 2), (0, 3)]
@@ -179,6 +183,170 @@ def test_a_model_that_is_not_its_coefficients_is_evaluated_with_a_warning():
     with pytest.warns(UserWarning, match="does not predict what its coefficients say"):
         found = rl.model_reliance(Clipped().fit(X, y), X, y)
     assert "linear" not in found.routes
+
+
+ERRORS = ("values", "replaced_risk", "std_error", "skewness", "random_variable_error", "row_error", "monte_carlo_share")
+
+
+def assert_same_errors(found, expected, rtol=1e-9, atol=1e-9):
+    """Without the values of the rows, whose absence is what lets all features be summarised at once."""
+    assert found.row_values is None
+    for name in ERRORS:
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=rtol, atol=atol, err_msg=name)
+
+
+@pytest.mark.parametrize("chunk", [8 * 4 * 8, 300_000], ids=["many-chunks", "one-chunk"])
+@pytest.mark.parametrize(
+    "features", [None, FEATURES, [3, 1], [(0, 1, 2, 3)]], ids=["all", "groups", "some", "one-group"]
+)
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("compare", ["difference", "ratio"])
+def test_moments_of_linear_models_give_what_the_rows_give(monkeypatch, compare, weighted, offset, features, chunk):
+    monkeypatch.setattr(joint_moments, "_CHUNK_BYTES", chunk)
+    X, y, w = tied_data(n=300, seed=5)
+    model = rl.models.Linear(np.array([1.0, -0.5, 2.0, 1.5]), 0.25)
+    y = y + model(X)
+    X[:, 2] += np.linspace(0.0, 1e-3, 300)  # weak beside the others
+    X, y = X + offset, y + offset * 4.0
+    options = {"compare": compare, "weights": w if weighted else None, "features": features}
+    found = rl.model_reliance(model, X, y, **options)
+    assert set(found.routes) == {"linear"}
+    assert_same_errors(found, rl.model_reliance(model, X, y, keep="rows", **options), 1e-10, 1e-10)
+    assert_same_errors(found, rl.model_reliance(model, X, y, route="plain", **options))
+
+
+@pytest.mark.once_per_device
+def test_moments_of_linear_models_on_every_backend(backend):
+    X, y, w = tied_data(n=60, seed=6)
+    coef = np.array([1.0, -0.5, 0.0, 2.0])
+    given = [backend.asarray(a) for a in (X, y, w)]
+    model = rl.models.Linear(backend.asarray(coef))
+    found = rl.model_reliance(model, given[0], given[1], weights=given[2])
+    X, y, w, coef = (backend.rounded(a) for a in (X, y, w, coef))
+    expected = rl.model_reliance(rl.models.Linear(coef), X, y, weights=w)
+    tolerance = 1e-12 if backend.dtype == "float64" else 1e-4
+    assert_same_errors(found, expected, tolerance, tolerance)
+    assert found.interval()[2].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("compare", ["difference", "ratio"])
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_moments_of_few_rows(n, compare):
+    X, y, _ = tied_data(n=n, seed=7)
+    model = rl.models.Linear(np.array([1.0, -0.5, 0.0, 2.0]))
+    found = rl.model_reliance(model, X, y, compare=compare)
+    assert_same_errors(found, rl.model_reliance(model, X, y, compare=compare, route="plain"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_moments_that_cancel_are_not_used(seed):
+    n = 1000
+    x = np.random.default_rng(seed).normal(size=n)
+    X = np.stack([x - x.mean(), np.repeat([-1.0, 1.0], n // 2)], axis=1)
+    # y = x0 and twice that predicted: every row's mean change is the same.
+    found = rl.model_reliance(rl.models.Linear(np.array([2.0, 0.0])), X, X[:, 0], compare="difference")
+    assert found.row_error[0] < 1e-15 * found.values[0]
+    assert found.std_error[0] > 0.01 * found.values[0]
+    # A balanced +-1 that is predicted without error: every row is changed alike, and lends alike.
+    found = rl.model_reliance(rl.models.Linear(np.array([0.0, 3.0])), X, 3.0 * X[:, 1], compare="difference")
+    np.testing.assert_allclose(found.values[1], 9.0 * 2.0 * n / (n - 1.0), rtol=1e-12)
+    assert found.std_error[1] < 1e-12
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_joint_moments_are_the_literal_sums(weighted):
+    rng = np.random.default_rng(12)
+    n = 5000
+    X, e, w = rng.normal(size=(n, 3)), rng.normal(size=n), rng.uniform(0.5, 2.0, n)
+    X[:, 1] += 1e3
+    features = resolve_features(None, None, (3,))
+    coef = np.array([1.0, -2.0, 0.5])
+    sums = joint_moments.JointSums(joint_moments.Effects.of(X, features, coef), weighted)
+    for start in (0, 3000):
+        rows = slice(start, start + 3000)
+        products = sums.add(X[rows], e[rows], w[rows] if weighted else None, coef)
+        np.testing.assert_allclose(products, X[rows] @ coef, rtol=1e-12)
+    found, precise = sums.centred()
+    assert precise.tolist() == [True, True, True]
+    z = coef * (X - X.mean(axis=0))
+    for (a, b, c), total in found.items():
+        terms = z**a * e[:, None] ** b * (w[:, None] if weighted else 1.0) ** c
+        np.testing.assert_allclose(total, terms.sum(axis=0), rtol=1e-10, atol=1e-10 * np.abs(terms).sum())
+        assert a + b <= 6
+
+
+@pytest.mark.parametrize("unit", [1e-60, 1e60, 1e200])
+def test_units_of_a_column_do_not_matter(unit):
+    X, y, _ = tied_data(n=50, seed=9)
+    coef = np.array([1.0, -0.5, 0.25, 2.0])
+    expected = rl.model_reliance(rl.models.Linear(coef), X, y)
+    units = np.array([unit, 1.0, 1.0, 1.0 / unit])
+    assert_same_errors(rl.model_reliance(rl.models.Linear(coef / units), X * units, y), expected, 1e-9, 1e-12)
+
+
+def test_a_sample_that_misleads_costs_no_digits():
+    rng = np.random.default_rng(10)
+    n = 200_000
+    X = rng.normal(size=(n, 2))
+    X[:: n // 1024, 0] = 1e3  # the rows that are looked at first lie elsewhere ...
+    X[:: n // 1024, 1] = 0.5  # ... or are all the same
+    y = X @ [1.0, 1.0] + rng.normal(size=n)
+    coef = np.array([0.9, 1.2])
+    features = resolve_features(None, None, (2,))
+    sums = joint_moments.JointSums(joint_moments.Effects.of(X, features, coef), False)
+    sums.add(X, y, None, coef)
+    assert sums.centred()[1].tolist() == [False, True]
+    model = rl.models.Linear(coef)
+    assert_same_errors(rl.model_reliance(model, X, y), rl.model_reliance(model, X, y, keep="rows"), 1e-9, 1e-12)
+
+
+def test_unused_features_of_a_linear_model_are_exactly_nothing():
+    X, y, _ = tied_data(n=50)
+    X = np.concatenate([X, np.full((50, 1), 0.1)], axis=1)  # a constant whose mean is not exactly 0.1
+    found = rl.model_reliance(rl.models.Linear(np.array([1.0, 0.0, 3.0, 1e-20, 5.0])), X, y, compare="difference")
+    assert found.routes == ("linear", "unused", "unused", "unused", "unused")
+    assert not found.interval()[1:].any()
+    assert found.test().p_value[1:].tolist() == [1.0] * 4
+
+
+def test_linear_models_of_many_rows_copy_no_table():
+    n, p = 100_000, 20
+    rng = np.random.default_rng(11)
+    X, y = rng.normal(size=(n, p)), rng.normal(size=n)
+    model = LinearRegression().fit(X[:1000], y[:1000])
+    rl.model_reliance(model, X[:1000], y[:1000])  # imports
+    tracemalloc.start()
+    found = rl.model_reliance(model, X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert set(found.routes) == {"linear"}
+    assert peak < 10 * 8 * n  # the table has 20
+
+
+def test_a_linear_model_that_changes_its_input_is_found():
+    X, y, _ = tied_data()
+    own = X.copy()
+
+    class Centring(LinearRegression):
+        def predict(self, X):
+            X -= 1.0
+            return super().predict(X)
+
+    with pytest.raises(ValueError, match="changes its input"):
+        rl.model_reliance(Centring().fit(X, y), X, y)
+    in_place = make_pipeline(StandardScaler(copy=False), Ridge()).fit(X.copy(), y)
+    with pytest.raises(ValueError, match="changes its input"):
+        rl.model_reliance(in_place, X, y)
+    np.testing.assert_array_equal(X, own)
+
+
+@pytest.mark.filterwarnings("ignore:X holds NaN:UserWarning")
+def test_a_linear_model_predicts_nan_from_nan():
+    X, y, _ = tied_data()
+    model = LinearRegression().fit(X, y)
+    with pytest.raises(ValueError, match="returned NaN or infinite predictions"):
+        rl.model_reliance(model, np.where(X == 2.0, np.nan, X), y)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

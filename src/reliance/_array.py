@@ -123,6 +123,24 @@ def index_dtype(xp: Namespace) -> DType:
     return xp.int64
 
 
+def mask_size(xp: Namespace, bits: int) -> int | None:
+    """The narrowest integer, 32 or 64 bits, that holds so many bits of a mask; None if there is none.
+
+    torch has no arithmetic of unsigned integers, so masks are int64 there.
+    """
+    if compat.is_torch_namespace(xp):
+        return 64 if bits <= 64 else None
+    wide = 32 if index_dtype(xp) == xp.int32 else 64
+    return 32 if bits <= 32 else wide if bits <= wide else None
+
+
+def from_masks(masks: np.ndarray[Any, Any], xp: Namespace, dev: Device, size: int) -> Array:
+    """Upload bit masks, uint64 on the host, as integers of 32 or 64 bits."""
+    if compat.is_torch_namespace(xp):
+        return from_host(masks.view(np.int64), xp, dev)
+    return from_host(masks.astype(f"uint{size}"), xp, dev)
+
+
 def is_floating(xp: Namespace, dtype: DType) -> bool:
     """Real floating, including torch's and JAX's half types that the standard does not name."""
     if compat.is_torch_namespace(xp):
@@ -254,6 +272,61 @@ def rematerialised_sum(function: Callable[[Array], Array], starts: np.ndarray[An
         else:
             parts.append(function(start))
     return sum(parts[1:], start=parts[0])
+
+
+def add_rows(target: Array, index: Array, rows: Array) -> Array:
+    """``target[index] += rows``, each index once; in place where that is possible."""
+    xp = namespace(target)
+    if compat.is_jax_namespace(xp):
+        return target.at[index].add(rows)
+    if compat.is_numpy_namespace(xp) or compat.is_torch_namespace(xp) or compat.is_cupy_namespace(xp):
+        target[index] += rows
+        return target
+    for place, at in enumerate(to_host(index).tolist()):  # the standard has no assignment to indices
+        target[at, ...] += rows[place, ...]
+    return target
+
+
+def running_sum(x: Array) -> Array:
+    """Cumulative sums of ``x (K, m, b)`` along its second axis."""
+    xp = namespace(x)
+    if not compat.is_numpy_namespace(xp) or x.shape[1] < 4:
+        return xp.cumulative_sum(x, axis=1)
+    # NumPy adds along an inner axis one number at a time. In groups of lines, all groups at once, it is thrice as fast.
+    outputs, m, b = x.shape
+    size = round(m**0.5)
+    whole = m - m % size
+    total = np.empty_like(x)
+    old, new = (a[:, :whole].reshape(outputs, -1, size, b) for a in (x, total))
+    new[:, :, 0] = old[:, :, 0]
+    for line in range(1, size):
+        np.add(new[:, :, line - 1], old[:, :, line], out=new[:, :, line])
+    for group in range(1, whole // size):
+        new[:, group] += new[:, group - 1, -1:]
+    for line in range(whole, m):
+        np.add(total[:, line - 1], x[:, line], out=total[:, line])
+    return total
+
+
+def stacked(items: list[Any]) -> Any:
+    """Tuples of arrays as `fold` takes them: on JAX one tuple of arrays with the items along the first axis."""
+    if not items or not compat.is_jax_array(items[0][0]):
+        return items
+    import jax
+
+    return jax.tree.map(lambda *leaves: namespace(*leaves).stack(leaves), *items)
+
+
+def fold(step: Callable[[Array, Any], Array], carry: Array, items: Any) -> Array:
+    """``carry = step(carry, item)`` for each of the `stacked` items; on JAX a loop in the compiled function."""
+    if compat.is_jax_array(carry) and items:
+        import jax
+
+        carry, _ = jax.lax.scan(lambda c, item: (step(c, item), None), carry, items)
+        return carry
+    for item in items:
+        carry = step(carry, item)
+    return carry
 
 
 # ---------------------------------------------------------------------------------------------------------------------

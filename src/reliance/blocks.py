@@ -19,8 +19,8 @@ from reliance.executors import Base, Caller, Context, InPlace, Opened, Traced
 from reliance.features import Feature
 from reliance.inputs import Problem
 from reliance.kernels import Part, Predict
-from reliance.losses import Metric
-from reliance.models import check_device, name_of
+from reliance.losses import Loss, Metric
+from reliance.models import check_device, name_of, never_writes, unchecked
 from reliance.plans import Plan, Tile
 from reliance.reductions import Accumulator, Moments
 
@@ -178,9 +178,12 @@ def _rounding_slack(predictions: Array) -> Array:
     shape = (predictions.shape[0], *(1 for _ in predictions.shape[1:]))
     if not _array.is_floating(xp, predictions.dtype):
         return xp.zeros(shape, dtype=xp.float32, device=_array.device(predictions))
-    flat = xp.reshape(xp.abs(predictions), (predictions.shape[0], -1))
-    sizes = xp.max(flat, axis=1)
-    typical = xp.sort(sizes)[sizes.shape[0] // 2]  # the median: one huge prediction must not speak for all
+    sizes = xp.abs(predictions)
+    if predictions.ndim > 1:
+        sizes = xp.max(xp.reshape(sizes, (predictions.shape[0], -1)), axis=1)
+    middle = sizes.shape[0] // 2
+    ordered = np.partition(sizes, middle) if isinstance(sizes, np.ndarray) else xp.sort(sizes)
+    typical = ordered[middle]  # the median: one huge prediction must not speak for all
     scale = ROUNDING * _array.epsilon(predictions)
     # Sorting puts NaN last, where the median does not see it: the sizes carry it on.
     return xp.reshape(scale * xp.where(sizes < typical, typical, sizes), shape)
@@ -192,6 +195,12 @@ def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
     rows = _even(problem.n, block_rows(problem, 8))
     answers, untouched = [], xp.ones((), dtype=xp.bool, device=problem.device)
     buffer = None
+    if _is_lent(problem):
+        own = problem.flat.view()
+        own.flags.writeable = False
+        parts = [own[start : start + rows] for start in range(0, problem.n, rows)]
+        with unchecked(problem.model.source):
+            return np.concatenate([call(store.model_input(part, len(part))) for part in parts]), untouched
     while buffer is None and _array.is_mutable(xp):
         try:
             buffer = store.allocate(rows)
@@ -211,12 +220,23 @@ def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
         store.repeat(buffer, part, 1)
         answers.append(xp.asarray(call(store.model_input(buffer, len(part))), copy=True))
         given, own = buffer[: len(part), :], problem.flat[start : part.stop, :]
+        if isinstance(given, np.ndarray) and np.array_equal(given, own):
+            continue
         same = xp.logical_or(given == own, xp.logical_and(given != given, own != own))  # NaN stays NaN
         untouched = xp.logical_and(untouched, xp.all(same))
     check_device(answers[0], problem.flat, problem.model)
     predictions = answers[0] if len(answers) == 1 else xp.concat(answers)
     predictions = predictions[: problem.n, ...]
     return predictions, untouched
+
+
+def _is_lent(problem: Problem) -> bool:
+    """Whether the model may look at the user's own rows, which it cannot write to, instead of a copy.
+
+    Only a model that is known not to write: another might copy what it cannot write to, and write into a block.
+    """
+    flat = problem.flat
+    return isinstance(flat, np.ndarray) and flat.flags.c_contiguous and never_writes(problem.model.source)
 
 
 def _traced_base(context: Context, predict: Predict, X: Array, rows: Array) -> Array:
@@ -319,12 +339,17 @@ def _collect(
     for (feature, opened, _), lines in zip(pending, fetched, strict=True):
         for accumulator, function, line in zip(sums[feature.name], problem.losses, lines, strict=True):
             if not accumulator.update(opened.tile, line, opened.shape):
-                requirement = function.requirement or "finite predictions, and losses that do not overflow"
-                raise ValueError(
-                    f"with feature {feature.name!r} replaced, model {name_of(problem.model.source)} returned "
-                    f"predictions that loss={function.name!r} cannot take: it needs {requirement}"
-                )
+                raise invalid(problem, feature.name, function)
     pending.clear()
+
+
+def invalid(problem: Problem, feature: str, function: Loss | Metric) -> ValueError:
+    """What is said of predictions that a loss cannot take."""
+    requirement = function.requirement or "finite predictions, and losses that do not overflow"
+    return ValueError(
+        f"with feature {feature!r} replaced, model {name_of(problem.model.source)} returned predictions that "
+        f"loss={function.name!r} cannot take: it needs {requirement}"
+    )
 
 
 def tuned_rows(problem: Problem, call: Caller, most: int) -> int:

@@ -22,6 +22,7 @@ from reliance.kernels import Lending, Part, Predict
 from reliance.losses import Loss, Metric
 from reliance.models import Model, check_prediction, name_of
 from reliance.plans import Pairs, Plan, Rectangle, Tile, Users
+from reliance.stores import Values
 
 
 class Context(NamedTuple):
@@ -167,6 +168,8 @@ class InPlace:
                 None if a is None else self._upload(a) for a in (plan.mask(tile), plan.counts(tile.columns))
             )
             return Opened(tile, shape, mask, counts, None)
+        if not self.plan.lends:
+            return Opened(tile, shape, None, None, None)
         users = self.plan.users(tile.columns)
         bounds = None if users.bounds is None else self._upload(users.bounds)
         return Opened(tile, shape, None, None, Lending(self._upload(users.flat), bounds))
@@ -185,6 +188,8 @@ class InPlace:
             self.donors: range | Array = tile.columns
         else:
             self.donors = self._upload(self.plan.donors(rows, tile.columns))
+        if not self.plan.lends:
+            self.donors = cast(Values, self.problem.store).values(rows, self.donors)
 
     def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
         """What is kept of one block's predictions."""
@@ -246,10 +251,12 @@ class Traced:
             if counts is not None:
                 counts = self._upload(np.pad(counts, (0, d - len(counts))))
             return Opened(tile, (b, d), self._upload(mask), counts, None)
+        mask = self._upload((np.arange(d) < len(tile.columns))[None, :])
+        if not self.plan.lends:
+            return Opened(tile, (self.plan.n, d), mask, None, None)
         users = self.plan.users(tile.columns)
         index = self._upload(_padded_users(users, self.plan.n, len(tile.columns), d))
         bounds = None if users.bounds is None else self._upload(users.bounds)
-        mask = self._upload((np.arange(d) < len(tile.columns))[None, :])
         return Opened(tile, (self.plan.n, d), mask, None, Lending(index, bounds))
 
     def fill(self, rows: range, tile: Tile) -> None:
@@ -257,8 +264,14 @@ class Traced:
         at = _padded(rows, b)
         inside = self.plan.donors(rows, tile.columns)
         short = (b - len(rows), d - len(tile.columns))
-        donors = np.pad(inside, [(0, s) for s in short[-inside.ndim :]], mode="edge")
-        self.rows, self.donors = self._upload(at), self._upload(donors)
+        if self.plan.lends:
+            donors = np.pad(inside, [(0, s) for s in short[-inside.ndim :]], mode="edge")
+            self.rows, self.donors = self._upload(at), self._upload(donors)
+            return
+        drawn = np.pad(inside, [(0, 0), (0, short[1]), (0, 0)], mode="edge")
+        values = cast(Values, self.problem.store).values(rows, self._upload(drawn))
+        padded = self._upload(np.minimum(np.arange(b), len(rows) - 1))
+        self.rows, self.donors = self._upload(at), self.problem.xp.take(values, padded, axis=0)
 
     def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
         part: Part = self._run(_traced_part, self._data(feature))

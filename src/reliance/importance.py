@@ -6,15 +6,18 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from reliance import blocks, inference, plans, results
+from reliance import blocks, inference, plans, results, summaries
 from reliance._array import Array
-from reliance.executors import Caller
+from reliance.executors import Base, Caller
+from reliance.inference import Floats, Summary
 from reliance.inputs import Block, Problem, Progress, check_choice, check_draws, prepare
 from reliance.losses import Loss, Metric
 from reliance.plans import Plan
+from reliance.reductions import Moments
 from reliance.results import Importance
 from reliance.rng import RandomState
 from reliance.structure import routes
+from reliance.structure.routes import Job
 
 _COMPARE = ("difference", "ratio")
 
@@ -162,7 +165,7 @@ def permutation_importance(
     (True, [0.0, 0.0])
     """
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
-    plan = plans.Shifts(problem.n, _checked_shifts(draws, problem.n, "draws"), problem.key)
+    plan = plans.Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
     return measure(problem, plan, compare, "permutation_importance")
 
 
@@ -199,12 +202,13 @@ def model_reliance(
         each other their feature, rows in the order given; an odd last row is left out, with a warning. An integer: so
         many shifts, as in `permutation_importance`.
     compare : {"ratio", "difference"}
-    route : {"auto", "plain", "distinct", "linear", "first_layer"}
+    route : {"auto", "plain", "distinct", "trees", "linear", "first_layer"}
         How the pairs are measured, always exactly. ``"plain"``: every pair by the model. ``"distinct"``: donors with
-        equal values once, n m evaluations for m distinct values. ``"linear"``: in closed form, for linear models and
-        squared error. ``"first_layer"``: without the first product of a model that begins with an affine layer.
-        ``"auto"``: for each feature the cheapest that applies. ``result.routes`` says which it was; a forced route that
-        does not apply is an error.
+        equal values once, n m evaluations for m distinct values. ``"trees"``: from the trees of an ensemble
+        (scikit-learn, LightGBM, XGBoost), which cannot tell donors between two thresholds apart. ``"linear"``: in
+        closed form, for linear models and squared error. ``"first_layer"``: without the first product of a model that
+        begins with an affine layer. ``"auto"``: for each feature the cheapest that applies. ``result.routes`` says
+        which it was; a forced route that does not apply is an error.
 
     Returns
     -------
@@ -233,21 +237,24 @@ def model_reliance(
     """
     check_choice(route, routes.ROUTES, "route")
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
-    plan: Plan
+    problem, plan = reliance_plan(problem, pairs)
+    return measure(problem, plan, compare, "model_reliance", route)
+
+
+def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
+    """Which pairs of rows lend each other a feature, and the problem, less its odd last row if there are halves."""
     if pairs == "all":
         # A metric needs all rows of a draw at once: the same pairs, a whole shift at a time.
         whole = any(isinstance(function, Metric) for function in problem.losses)
-        plan = plans.every_shift(problem.n) if whole else plans.Pairs(problem.n)
-    elif pairs == "halves":
+        return problem, plans.every_shift(problem.n) if whole else plans.Pairs(problem.n)
+    if pairs == "halves":
         if problem.n % 2:
-            warnings.warn(f"pairs='halves' leaves out the last of {problem.n} rows", UserWarning, stacklevel=2)
+            warnings.warn(f"pairs='halves' leaves out the last of {problem.n} rows", UserWarning, stacklevel=3)
             problem = problem.head(problem.n - 1)
-        plan = plans.halves(problem.n)
-    elif isinstance(pairs, str):
+        return problem, plans.halves(problem.n)
+    if isinstance(pairs, str):
         raise ValueError(f"pairs={pairs!r} is unknown: choose 'all', 'halves' or a number of shifts")
-    else:
-        plan = plans.Shifts(problem.n, _checked_shifts(pairs, problem.n, "pairs"), problem.key)
-    return measure(problem, plan, compare, "model_reliance", route)
+    return problem, plans.Shifts(problem.n, checked_shifts(pairs, problem.n, "pairs"), problem.key)
 
 
 def measure(
@@ -258,29 +265,16 @@ def measure(
     call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
     with blocks.session(problem):
         base = blocks.base_pass(problem, call)
-        risks = [inference.risk(values, problem.host_weights) for values in base.host_losses]
-        for function, risk in zip(problem.losses, risks, strict=True):
-            if compare == "ratio" and risk == 0:
-                raise ValueError(
-                    f"compare='ratio' divides by the base risk, which is 0 under loss={function.name!r}: "
-                    "use compare='difference'"
-                )
+        risks = base_risks(problem, base, compare)
         jobs = routes.jobs(problem, base, plan, route)
-        run = routes.run(problem, jobs, base, call)
+        run, jobs = routes.run(problem, jobs, base, call, route)
     job_of = {feature.name: job for job in jobs for feature in job.features}
     found = {}
     for index, (function, risk) in enumerate(zip(problem.losses, risks, strict=True)):
-        rows, weights = base.host_losses[index], problem.host_weights
-        per_row, lent = _has_rows(function), inference.lent_units(rows, weights, plan, compare)
-        summaries = [
-            inference.summarize(
-                run.moments[feature.name][index], rows, weights, plan, compare, per_row=per_row, lent=lent
-            )
-            for feature in problem.features
-        ]
+        moments = {name: of_losses[index] for name, of_losses in run.moments.items()}
         found[function.name] = results.from_summaries(
             [feature.name for feature in problem.features],
-            summaries,
+            _summaries(problem, base.host_losses[index], plan, compare, _has_rows(function), jobs, moments),
             base_risk=risk,
             compare=compare,
             method=method,
@@ -297,12 +291,50 @@ def measure(
     return found if problem.several else found[problem.losses[0].name]
 
 
+def _summaries(
+    problem: Problem,
+    losses: Floats,
+    plan: Plan,
+    compare: str,
+    per_row: bool,
+    jobs: list[Job],
+    moments: dict[str, Moments],
+) -> list[Summary]:
+    """The summaries of all features under one loss, in their order."""
+    found: dict[str, Summary] = {}
+    weights, keep_rows = problem.host_weights, "rows" in problem.keep
+    lent = inference.lent_units(losses, weights, plan, compare) if moments else None
+    for job in jobs:
+        if job.linear is not None:
+            found |= summaries.linear_summaries(job.linear, losses, plan, compare, keep_rows=keep_rows)
+            continue
+        # Features that are not used all have the same summary.
+        for feature in job.features[:1] if job.route == "unused" else job.features:
+            found[feature.name] = inference.summarize(
+                moments[feature.name], losses, weights, plan, compare, per_row=per_row, lent=lent, keep_rows=keep_rows
+            )
+        found |= {feature.name: found[job.features[0].name] for feature in job.features if feature.name not in found}
+    return [found[feature.name] for feature in problem.features]
+
+
+def base_risks(problem: Problem, base: Base, compare: str) -> list[float]:
+    """The base risk of each loss, which a ratio divides by."""
+    risks = [inference.risk(values, problem.host_weights) for values in base.host_losses]
+    for function, risk in zip(problem.losses, risks, strict=True):
+        if compare == "ratio" and risk == 0:
+            raise ValueError(
+                f"compare='ratio' divides by the base risk, which is 0 under loss={function.name!r}: "
+                "use compare='difference'"
+            )
+    return risks
+
+
 def _has_rows(function: Loss | Metric) -> bool:
     """Whether a loss has per-row values, its own or through an influence function."""
     return not isinstance(function, Metric) or function.influence is not None
 
 
-def _checked_shifts(draws: Any, n: int, name: str) -> int:
+def checked_shifts(draws: Any, n: int, name: str) -> int:
     count = check_draws(draws, name)
     if count < 3 and n > 3:
         warnings.warn(

@@ -18,12 +18,13 @@ from scipy import special
 from reliance import rng
 from reliance.plans import Plan
 from reliance.reductions import Moments
-from reliance.variance import Kernel, hull, kernel, pair_means, population_variance, skewness
+from reliance.variance import Kernel, hull, kernel, pair_means, population_variance, skewness, with_row_effect
 
 Floats = NDArray[np.float64]
 ALTERNATIVES = ("greater", "less", "two-sided")
 METHODS = ("t", "paired", "sign-flip", "rank", "wilcoxon", "sign")
 ADJUSTMENTS = ("holm", "bh", "none")
+JACKKNIFE_GROUPS = 20
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,15 @@ class Summary:
     random_variable_error: float
     row_error: float
     draws: Floats | None
-    row_values: Floats
+    row_values: Floats | None
+    influence: Floats | None = None
+
+    def with_error(self, std_error: float, skewness: float | None = None) -> Summary:
+        """With another standard error, and perhaps another skewness; what more draws would remove stays what it is."""
+        gamma = self.skewness if skewness is None else skewness
+        known = self.std_error > 0.0 and std_error > 0.0
+        share = self.monte_carlo_share * (self.std_error / std_error) ** 2 if known else math.nan
+        return dataclasses.replace(self, std_error=std_error, skewness=gamma, monte_carlo_share=share)
 
 
 def null_value(compare: str) -> float:
@@ -75,10 +84,15 @@ def summarize(
     *,
     per_row: bool = True,
     lent: Floats | None = None,
+    keep_rows: bool = True,
+    effect: Floats | None = None,
 ) -> Summary:
     """Estimate and errors of one feature.
 
     ``per_row=False``: a metric without influence function, draws only. ``lent``: `lent_units`, where already known.
+    ``keep_rows=False``: without the values of the rows, which many features of many rows have no room for. ``effect``
+    (n,): what each row adds to the mean loss through a sampler that was fitted on these rows; with it, the summary has
+    the influence values.
     """
     null, n, k, w = null_value(compare), plan.n, plan.draws, weights
     w = np.ones(n) if w is None else np.asarray(w, dtype=np.float64)
@@ -92,7 +106,11 @@ def summarize(
     row_values = null + w * moments.row_sum / (k * h.scale)
     draws = None if moments.draw_sum is None else null + moments.draw_sum / (n * h.scale)
     fixed = fixed_data_error(draws, plan.kind, n, k)
-    variance, monte_carlo, gamma = _spread(h, plan)
+    error = h
+    if effect is not None:
+        added = (effect - np.mean(effect)) * float(np.mean(w) / h.scale)  # the scale of a ratio is the base risk
+        error = with_row_effect(h, added, plan.spread(added), k)
+    influence, variance, monte_carlo, gamma = _spread(error, plan)
     if plan.kind == "shifts" and k >= n - 1:
         monte_carlo = fixed**2  # beyond one whole ordering the draws' own spread says what they add
     units = pair_means(row_values) if plan.kind == "halves" else row_values
@@ -107,7 +125,8 @@ def summarize(
         random_variable_error=math.sqrt(float(h.total)) / (n * k),  # sqrt(mean(h^2) / (n K)), the mean of h being 0
         row_error=float(np.std(units, ddof=1)) / math.sqrt(units.size) if units.size > 1 else math.nan,
         draws=draws,
-        row_values=row_values,
+        row_values=row_values if keep_rows else None,
+        influence=None if effect is None else influence,
     )
     if per_row:
         return summary
@@ -118,14 +137,19 @@ def summarize(
         monte_carlo_share=math.nan,
         random_variable_error=math.nan,
         row_error=math.nan,
-        row_values=np.full(n, math.nan),
+        row_values=np.full(n, math.nan) if keep_rows else None,
     )
 
 
-def _spread(h: Kernel, plan: Plan) -> tuple[float, float, float]:
-    """Variance of the estimate, its Monte-Carlo part, and its skewness."""
+def _spread(h: Kernel, plan: Plan) -> tuple[Floats, float, float, float]:
+    """Influence values, variance of the estimate, its Monte-Carlo part, and its skewness."""
     r, c, given = h.rows, h.donors, {}
     influence = pair_means(r) if plan.kind == "halves" else r + c
+    if plan.kind == "strata":
+        strata: Any = plan
+        between = (np.bincount(strata.strata, r) / np.maximum(np.bincount(strata.strata), 1))[strata.strata]
+        influence = influence - between
+        given = {"influence": influence, "between": between}
     if plan.kind == "shifts" and 3 <= plan.draws < plan.n - 1:
         shifts: Any = plan
         indicator = np.zeros(plan.n)
@@ -134,7 +158,8 @@ def _spread(h: Kernel, plan: Plan) -> tuple[float, float, float]:
     elif plan.kind == "permutations":
         given = {"lent": plan.spread(r)}
     population, monte_carlo = population_variance(plan.kind, r, c, h.total, plan.draws, **given)
-    return float(population), float(monte_carlo), float(skewness(influence, np.asarray(population)))
+    gamma = float(skewness(influence, np.asarray(population)))
+    return influence, float(population), float(monte_carlo), gamma
 
 
 def fixed_data_error(draws: Floats | None, kind: str, n: int, k: int) -> float:
@@ -169,8 +194,8 @@ def t_quantile(level: float, df: float) -> float:
 
 
 def degrees_of_freedom(kind: str, n: int) -> int:
-    """Independent units, less one: rows, or pairs of rows for halves."""
-    return n // 2 - 1 if kind == "halves" else n - 1
+    """Independent units, less one: rows, pairs of rows for halves, groups of rows for the jackknife."""
+    return {"halves": n // 2, "jackknife": min(n, JACKKNIFE_GROUPS)}.get(kind, n) - 1
 
 
 def interval(

@@ -23,6 +23,8 @@ from reliance.stores import ArrayStore, Store
 
 DEFAULT_MEMORY = "1GB"
 KEEPS = ("rows",)
+# Numbers that are looked at together: the answers for all of X would take an eighth of its size.
+_FINITE_CHUNK = 2**16
 
 Progress: TypeAlias = bool | Callable[[int, int], None]
 Block: TypeAlias = int | tuple[int, int] | str | None
@@ -107,9 +109,9 @@ def prepare(
 ) -> Problem:
     """Check the arguments that all methods share."""
     losses = resolve_all(loss)
-    X = _as_array(X, "X")
-    y = None if y is None else _as_array(y, "y")
-    weights = None if weights is None else _as_array(weights, "weights")
+    X = as_array(X, "X")
+    y = None if y is None else as_array(y, "y")
+    weights = None if weights is None else as_array(weights, "weights")
     _check_rows(X)
     _check_companion(X, y, "y")
     _check_companion(X, weights, "weights")
@@ -117,7 +119,7 @@ def prepare(
     _check_finite(X, y)
     host_weights = None if weights is None else _checked_weights(weights)
     X, y, weights = models.at_home(model, X, y, weights)
-    adapted = models.adapt(model, losses)
+    adapted = models.on_arrays_of(models.adapt(model, losses), X)
     return Problem(
         model=adapted,
         store=ArrayStore.of(X),
@@ -154,7 +156,7 @@ def check_choice(value: Any, choices: Sequence[str], name: str) -> str:
 # Arrays
 
 
-def _as_array(x: Any, name: str) -> Array:
+def as_array(x: Any, name: str) -> Array:
     """An array of a supported namespace as it is; nested lists as NumPy."""
     if isinstance(x, Generator | Iterator | map | zip | filter):
         raise TypeError(f"{name} is a {type(x).__name__}, which can be read only once: pass an array or list({name})")
@@ -212,9 +214,23 @@ def _check_companion(X: Array, other: Array | None, name: str) -> None:
 
 def _all_finite(x: Array) -> bool:
     xp = _array.namespace(x)
-    if isinstance(x, np.ndarray) and x.dtype.kind not in "fc":
+    if isinstance(x, np.ndarray):
+        return x.dtype.kind not in "fc" or _host_finite(x)
+    if not _array.is_floating(xp, x.dtype):
         return True
-    return not _array.is_floating(xp, x.dtype) or bool(_array.to_host(xp.all(xp.isfinite(x))))
+    # NaN and infinities survive in a sum, which needs no room; finite numbers may overflow in it.
+    return bool(_array.to_host(xp.isfinite(xp.sum(x)))) or bool(_array.to_host(xp.all(xp.isfinite(x))))
+
+
+def _host_finite(x: NDArray[np.floating]) -> bool:
+    """One pass over memory: a sum of squares is finite only if all numbers are. If it is not, they are looked at."""
+    flat = x.reshape(-1) if x.flags.c_contiguous else x.T.reshape(-1) if x.flags.f_contiguous else None
+    if flat is not None and x.dtype.itemsize >= 4:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(np.dot(flat, flat)):
+                return True
+    step = max(1, _FINITE_CHUNK // math.prod(x.shape[1:]))
+    return all(bool(np.isfinite(x[start : start + step]).all()) for start in range(0, len(x), step))
 
 
 def _check_finite(X: Array, y: Array | None) -> None:
@@ -254,15 +270,16 @@ def _target(function: Loss | Metric, y: Array | None, model: Model) -> Array | N
         )
     if model.classes is None or not compares_labels(function):
         return y
-    position = np.searchsorted(model.classes, y)
-    known = model.classes[np.minimum(position, len(model.classes) - 1)] == y
+    labels = _array.to_host(y)
+    position = np.searchsorted(model.classes, labels)
+    known = model.classes[np.minimum(position, len(model.classes) - 1)] == labels
     if not np.all(known):
-        stranger = np.unique(y[~known])[0]
+        stranger = np.unique(labels[~known])[0]
         raise ValueError(
             f"y holds the label {stranger!r}, which is not among the model's classes {model.classes.tolist()}: "
             "drop those rows or fit the model on all labels"
         )
-    return position
+    return _array.from_host(position, _array.namespace(y), _array.device(y))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

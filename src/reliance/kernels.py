@@ -59,6 +59,36 @@ def summed_rows(operands: tuple[Array, Array], rows: Array, donors: Array) -> Ar
     return xp.reshape(xp.take(own, rows, axis=0)[:, None, :] + given, (b * d, width))
 
 
+def scrambled_rows(operands: tuple[Array, ...], rows: Array, donors: Array) -> Array:
+    """Rows with some columns replaced by what the row keeps of them plus what a donor gives.
+
+    ``operands``: X (n, P), kept and given (n, g), columns and places as in `written_rows`.
+    """
+    X, kept, given, columns, places = operands
+    return written_rows(X, rows, scrambled(kept, given, rows, donors), columns, places)
+
+
+def thresholded_rows(operands: tuple[Array, ...], rows: Array, donors: Array) -> Array:
+    """As `scrambled_rows`, a column of two values: the high one where what the donor gives is above what is kept."""
+    X, kept, given, columns, places, low, high = operands
+    above = scrambled(-kept, given, rows, donors) > 0.0
+    return written_rows(X, rows, namespace(X).where(above, high, low), columns, places)
+
+
+def scrambled(kept: Array, given: Array, rows: Array, donors: Array) -> Array:
+    """``(b, d, g)``: what rows keep plus what donors, (b, d) or (d,), give."""
+    xp = namespace(kept)
+    d = donors.shape[-1]
+    lent = xp.reshape(xp.take(given, xp.reshape(donors, (-1,)), axis=0), (-1, d, given.shape[1]))
+    return xp.take(kept, rows, axis=0)[:, None, :] + lent
+
+
+def written_operands(operands: tuple[Array, ...], rows: Array, values: Array) -> Array:
+    """`written_rows` of the operands X, columns and places."""
+    X, columns, places = operands
+    return written_rows(X, rows, values, columns, places)
+
+
 def written_rows(X: Array, rows: Array, values: Array, columns: Array, places: Array) -> Array:
     """Rows with given values written into some columns.
 
@@ -76,7 +106,7 @@ def written_rows(X: Array, rows: Array, values: Array, columns: Array, places: A
 
 
 def answers(
-    functions: Sequence[Loss | Metric], targets: Sequence[Array], predictions: Array, shape: tuple[int, int]
+    functions: Sequence[Loss | Metric], targets: Sequence[Array], predictions: Array, shape: tuple[int, ...]
 ) -> tuple[Array, ...]:
     """For each loss what is kept of a block: per-row losses (b, d), or a metric's predictions (b, d, ...).
 
@@ -187,15 +217,29 @@ def tile_sums(
     changes = xp.astype(losses - base[:, None], sum_dtype(xp, device(losses)), copy=False)
     if mask is not None:
         changes = xp.where(mask, changes, xp.zeros_like(changes))
-    weighted = changes if weights is None else changes * weights[:, None]
-    counted, squared = changes, weighted * weighted
-    if counts is not None:
-        counted, squared = changes * counts, squared * counts
-    parts = [xp.sum(counted, axis=1), xp.sum(weighted, axis=0)]
+    parts = _weighted_sums(changes, weights, counts)
     if lending is not None:
-        parts.append(donor_sums(weighted, lending))
-    squares = xp.reshape(xp.sum(squared), (1,))
-    return xp.concat([*parts, squares, xp.astype(flags, changes.dtype, copy=False)])
+        weighted = changes if weights is None else changes * weights[:, None]
+        parts.insert(2, donor_sums(weighted, lending))
+    return xp.concat([*parts, xp.astype(flags, changes.dtype, copy=False)])
+
+
+def _weighted_sums(changes: Array, weights: Array | None, counts: Array | None) -> list[Array]:
+    """Row sums of D, column sums of w D and the sum of w^2 D^2, (b,), (d,) and (1,), columns counted."""
+    xp = namespace(changes)
+    squares = changes * changes
+    if changes.dtype == xp.float64:  # products: faster than sums, in float64 as exact, and never rounded to TF32
+        b, d = changes.shape
+        down = xp.ones((b,), dtype=changes.dtype, device=device(changes)) if weights is None else weights
+        across = xp.ones((d,), dtype=changes.dtype, device=device(changes)) if counts is None else counts
+        down, across = xp.astype(down, changes.dtype, copy=False), xp.astype(across, changes.dtype, copy=False)
+        return [changes @ across, down @ changes, xp.reshape(((down * down) @ squares) @ across, (1,))]
+    weighted = changes
+    if weights is not None:
+        weighted, squares = changes * weights[:, None], squares * (weights * weights)[:, None]
+    if counts is not None:
+        changes, squares = changes * counts, squares * counts
+    return [xp.sum(changes, axis=1), xp.sum(weighted, axis=0), xp.reshape(xp.sum(squares), (1,))]
 
 
 def join(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._array import Array, Device, DType, describe, device, from_host, is_array, namespace, same_device, to_host
+from reliance import ensembles, tree_readers
+from reliance._array import (
+    Array,
+    Device,
+    DType,
+    describe,
+    device,
+    from_host,
+    inference_only,
+    is_array,
+    namespace,
+    same_device,
+    to_host,
+)
+from reliance.ensembles import Ensemble
 from reliance.losses import Loss, Metric, compares_labels
 
 # Libraries that check their input and schedule threads at each call want fewer, larger calls than an array function.
@@ -34,6 +50,10 @@ class Model:
         How many rows a call should have, where the default is a bad choice.
     session : callable
         A context in which the model is called: evaluation mode, for instance.
+    method : str or None
+        Which method of an estimator ``predict`` is.
+    trees : Ensemble or None
+        What ``predict`` is instead, if it is trees that were read from an estimator.
     """
 
     predict: Callable[[Array], Array]
@@ -41,6 +61,8 @@ class Model:
     classes: NDArray[Any] | None = None
     block_rows: int | None = None
     session: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+    method: str | None = None
+    trees: Ensemble | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +133,39 @@ def first_layer(model: Any) -> FirstLayer | None:
     return FirstLayer(model[0].weight.detach().T, bias, model[1:])
 
 
+def ensemble_of(model: Model) -> Ensemble | None:
+    """The trees of a model that is known to be an ensemble of them, predicting what the model predicts."""
+    if model.trees is not None:
+        return model.trees
+    if isinstance(model.source, Ensemble):
+        return model.source
+    return None if model.method is None else tree_readers.read(model.source, model.method)
+
+
+_read: weakref.WeakKeyDictionary[Any, dict[str, Ensemble]] = weakref.WeakKeyDictionary()
+
+
+def on_arrays_of(model: Model, X: Array) -> Model:
+    """A tree ensemble that was fitted on the host, as a model of the arrays that X is made of.
+
+    Its library takes NumPy arrays only. The trees are read, checked against the library's predictions for the rows of
+    X, and evaluated where X is; a model that cannot be read stays as it is.
+    """
+    if isinstance(X, np.ndarray) or model.method is None or X.ndim != 2:
+        return model
+    known = _read.setdefault(model.source, {})
+    # The same object for the same trees, because compiled functions live with it; a model fitted again differs.
+    for ensemble in (known.get(model.method), tree_readers.read(model.source, model.method)):
+        if ensemble is None:
+            continue
+        with inference_only(namespace(X)):
+            own = to_host(ensemble(X))
+        if ensembles.agrees(ensemble, own, model.predict(to_host(X))):
+            known[model.method] = ensemble
+            return dataclasses.replace(model, predict=ensemble, trees=ensemble, block_rows=None)
+    return model
+
+
 def linear_form(model: Any) -> tuple[NDArray[np.float64], float] | None:
     """Coefficients (P,) and intercept of a model that is known to be linear with one output; None otherwise."""
     if isinstance(model, Linear):
@@ -137,6 +192,29 @@ def linear_form(model: Any) -> tuple[NDArray[np.float64], float] | None:
     return coef, constant
 
 
+def never_writes(model: Any) -> bool:
+    """Whether a model is known to leave its input as it is, so that the rows need not be copied for it."""
+    if type(model) is Linear:
+        return True
+    if "sklearn" not in sys.modules or not type(model).__module__.startswith("sklearn."):
+        return False
+    from sklearn.linear_model._base import LinearModel
+
+    return isinstance(model, LinearModel) and "predict" not in vars(model)
+
+
+@contextlib.contextmanager
+def unchecked(model: Any) -> Iterator[None]:
+    """Without scikit-learn's look at every number, for models that `never_writes` knows: they predict NaN from NaN."""
+    if type(model) is Linear:
+        yield
+        return
+    from sklearn import config_context
+
+    with config_context(assume_finite=True):
+        yield
+
+
 def name_of(model: object) -> str:
     return getattr(model, "__qualname__", None) or type(model).__name__
 
@@ -149,8 +227,13 @@ def adapt(model: object, functions: Sequence[Loss | Metric]) -> Model:
         raise TypeError(f"model={name_of(model)} is a class: pass a fitted instance of it")
     if is_torch_module(model):
         return Model(model, model, session=lambda: _evaluation_mode(model))  # type: ignore[arg-type]
+    if type(model).__module__.partition(".")[0] == "xgboost" and hasattr(model, "inplace_predict"):
+        # A raw booster: its predict takes another kind of matrix.
+        return Model(model.inplace_predict, model, None, _ESTIMATOR_BLOCK_ROWS, method="predict")
     if hasattr(model, "predict") and not callable(model):
         return _estimator(model, functions)
+    if type(model) is Linear:  # one product: nothing that would have to stay in the cache
+        return Model(model, model, block_rows=_ESTIMATOR_BLOCK_ROWS)
     if callable(model):
         return Model(model, model)
     raise TypeError(
@@ -252,7 +335,7 @@ def _estimator(model: Any, functions: Sequence[Loss | Metric]) -> Model:
     classes = getattr(model, "classes_", None) if method != "predict" else None
     if isinstance(classes, list):
         raise ValueError("model has several outputs with classes of their own: pass a function for one of them")
-    return Model(predict, model, None if classes is None else np.asarray(classes), _ESTIMATOR_BLOCK_ROWS)
+    return Model(predict, model, None if classes is None else np.asarray(classes), _ESTIMATOR_BLOCK_ROWS, method=method)
 
 
 def check_prediction(prediction: Any, block: Array, model: Model) -> None:

@@ -54,12 +54,20 @@ class Plan(Protocol):
         """Whether the columns of a tile are donors (the same ones for each row) rather than draws."""
         ...
 
+    @property
+    def lends(self) -> bool:
+        """Whether what replaces a feature comes from donor rows."""
+        ...
+
     def cuts(self) -> tuple[int, ...]:
         """Columns at which a tile must end."""
         ...
 
-    def donors(self, rows: range, columns: range) -> Indices:
-        """The donors of a tile: ``(b, d)``, or ``(d,)`` if the plan is rectangular."""
+    def donors(self, rows: range, columns: range) -> Indices | Floats:
+        """The donors of a tile: ``(b, d)``, or ``(d,)`` if the plan is rectangular.
+
+        Of a plan that does not lend: numbers in [0, 1), ``(b, d, count)``, which the store makes values of.
+        """
         ...
 
     def users(self, columns: range) -> Users:
@@ -94,6 +102,7 @@ class Pairs:
     n: int
     kind: str = "pairs"
     rectangular: bool = True
+    lends: bool = True
 
     @property
     def draws(self) -> int:
@@ -147,6 +156,7 @@ class Classes:
     speaker: Indices
     kind: str = "pairs"
     rectangular: bool = True
+    lends: bool = True
 
     @property
     def n(self) -> int:
@@ -210,6 +220,7 @@ class Shifts:
     first: int = 1
     kind: str = "shifts"
     rectangular: bool = False
+    lends: bool = True
 
     @property
     def columns(self) -> int:
@@ -283,15 +294,11 @@ def halves(n: int) -> Shifts:
     return Shifts(n, 1, first=n // 2, kind="halves")
 
 
-@dataclass(frozen=True)
-class Resample:
-    """Merrick's draws: every row of every draw borrows from an independent, uniform row, itself included."""
+class _Drawn:
+    """What plans share whose donors are any rows, used unequally: subclasses say `donors`."""
 
     n: int
     draws: int
-    key: int
-    kind: str = "resample"
-    rectangular: bool = False
 
     @property
     def columns(self) -> int:
@@ -301,8 +308,7 @@ class Resample:
         return ()
 
     def donors(self, rows: range, columns: range) -> Indices:
-        drawn = [rng.iid_donors(self.key, self.n, rows.start, rows.stop, k) for k in columns]
-        return np.stack(drawn, axis=1)
+        raise NotImplementedError
 
     def users(self, columns: range) -> Users:
         flat = self.donors(range(self.n), columns).reshape(-1)
@@ -313,9 +319,93 @@ class Resample:
     def spread(self, v: Floats) -> Floats:
         total = np.zeros(self.n)
         for k in range(self.draws):
-            donors = rng.iid_donors(self.key, self.n, 0, self.n, k)
+            donors = self.donors(range(self.n), range(k, k + 1))[:, 0]
             total += np.bincount(donors, weights=v, minlength=self.n)
         return total
+
+
+@dataclass(frozen=True)
+class Resample(_Drawn):
+    """Merrick's draws: every row of every draw borrows from an independent, uniform row, itself included."""
+
+    n: int
+    draws: int
+    key: int
+    kind: str = "resample"
+    rectangular: bool = False
+    lends: bool = True
+
+    def donors(self, rows: range, columns: range) -> Indices:
+        drawn = [rng.iid_donors(self.key, self.n, rows.start, rows.stop, k) for k in columns]
+        return np.stack(drawn, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Named(_Drawn):
+    """Donors that a sampler names: neighbours, rows of the same stratum.
+
+    Attributes
+    ----------
+    named : callable
+        ``(rows, u (b, d)) -> donors (b, d)``, a function of numbers in [0, 1).
+    ids : integer array (n,) or None
+        The numbers of the rows in a larger table, of which these are a part: a row has the same u there and here.
+    strata : integer array (n,) or None
+        If donors are uniform over the other rows of a stratum: the stratum of each row.
+    """
+
+    n: int
+    draws: int
+    key: int
+    named: Callable[[range, Floats], Indices]
+    ids: Indices | None = None
+    strata: Indices | None = None
+    rectangular: bool = False
+    lends: bool = True
+
+    @property
+    def kind(self) -> str:
+        return "named" if self.strata is None else "strata"
+
+    def donors(self, rows: range, columns: range) -> Indices:
+        u = np.stack([_uniforms(self.key, self.ids, rows, k, 1)[:, 0] for k in columns], axis=1)
+        return self.named(rows, u)
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """New values instead of donors: a sampler makes them of independent numbers in [0, 1), ``count`` a draw."""
+
+    n: int
+    draws: int
+    key: int
+    count: int
+    ids: Indices | None = None
+    kind: str = "values"
+    rectangular: bool = False
+    lends: bool = False
+
+    @property
+    def columns(self) -> int:
+        return self.draws
+
+    def cuts(self) -> tuple[int, ...]:
+        return ()
+
+    def donors(self, rows: range, columns: range) -> Floats:
+        return np.stack([_uniforms(self.key, self.ids, rows, k, self.count) for k in columns], axis=1)
+
+    def users(self, columns: range) -> Users:
+        raise TypeError("a plan of values has no donors")
+
+    def spread(self, v: Floats) -> Floats:
+        return np.zeros(self.n)
+
+
+def _uniforms(key: int, ids: Indices | None, rows: range, draw: int, count: int) -> Floats:
+    if ids is None:
+        return rng.uniforms(key, rows.start, rows.stop, draw, count)
+    return rng.uniforms(key, 0, int(ids.max()) + 1, draw, count)[ids[rows.start : rows.stop]]
 
 
 @dataclass(frozen=True)
@@ -327,6 +417,7 @@ class Permutations:
     permutation: Callable[[int], Indices]
     kind: str = "permutations"
     rectangular: bool = False
+    lends: bool = True
 
     @property
     def columns(self) -> int:

@@ -51,7 +51,7 @@ class Accumulator:
 
     @classmethod
     def init(cls, plan: Plan) -> Accumulator:
-        donors = None if plan.rectangular else np.zeros(plan.n)
+        donors = None if plan.rectangular or not plan.lends else np.zeros(plan.n)
         return cls(np.zeros(plan.n), np.zeros(plan.columns), donors, np.zeros(()), np.zeros(()))
 
     @staticmethod
@@ -88,6 +88,9 @@ class Accumulator:
     def finalize(self, plan: Plan) -> Moments:
         """The moments; exactly zero if no prediction moved by more than rounding, for then the feature is not used."""
         found = self if self.moved > 0.0 else Accumulator.init(plan)
-        donors = cast(Rectangle, plan).donor_sums(found.columns) if found.donors is None else found.donors
+        if plan.rectangular:
+            donors = cast(Rectangle, plan).donor_sums(found.columns)
+        else:
+            donors = np.zeros(plan.n) if found.donors is None else found.donors
         draws = None if plan.kind == "pairs" else found.columns
         return Moments(found.rows, donors, float(found.squares), draws)

@@ -330,7 +330,7 @@ def from_summaries(
         base_risk=float(base_risk),
         replaced_risk=np.asarray([s.replaced_risk for s in summaries]),
         draws=np.stack(drawn) if drawn else None,
-        row_values=np.stack([s.row_values for s in summaries]) if keep_rows else None,
+        row_values=np.stack([s.row_values for s in summaries if s.row_values is not None]) if keep_rows else None,
         n=n,
         evaluations=np.asarray(evaluations, dtype=np.int64),
         routes=tuple(routes),

@@ -18,7 +18,7 @@ RandomState: TypeAlias = (
 )
 
 # The third counter word says what the numbers are for; the fourth counts draws (or orderings).
-_DONORS, _ORDER, _SHIFTS, SIGNS = range(4)
+_DONORS, _ORDER, _SHIFTS, SIGNS, _UNIFORMS = range(5)
 
 
 def resolve_key(rng: RandomState) -> int:
@@ -69,6 +69,12 @@ def iid_donors(key: int, n: int, start: int, stop: int, draw: int) -> Indices:
     skip, offset = divmod(start, 4)
     uniform = stream(key, _DONORS, draw, skip).random(offset + stop - start)[offset:]
     return (uniform * n).astype(np.int64)
+
+
+def uniforms(key: int, start: int, stop: int, draw: int, count: int) -> NDArray[np.float64]:
+    """``(stop - start, count)`` numbers in [0, 1) for rows start..stop-1 in one draw."""
+    skip, offset = divmod(start * count, 4)
+    return stream(key, _UNIFORMS, draw, skip).random(offset + (stop - start) * count)[offset:].reshape(-1, count)
 
 
 def as_indices(values: Any) -> Indices:

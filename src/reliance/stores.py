@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from reliance import kernels
-from reliance._array import Array, Device, Namespace, device, from_host, itemsize, namespace
+from reliance._array import Array, Device, Namespace, device, from_host, index_dtype, itemsize, namespace
 from reliance.features import Feature
 
 
@@ -143,3 +143,102 @@ class ArrayStore:
     @property
     def switched(self) -> Callable[[Any, Array, Array], Array]:
         return kernels.switched_operands
+
+
+@dataclass(frozen=True)
+class _Replaced(ArrayStore):
+    """Rows of an array, of which one feature is replaced by something else than donors' values."""
+
+    feature: Feature
+
+    def _chosen(self) -> tuple[Array, Array]:
+        """Which columns are written, and for each column which of the g values it takes."""
+        columns, places = np.zeros(self.width, dtype=bool), np.zeros(self.width, dtype=np.int64)
+        columns[list(self.feature.columns)] = True
+        places[list(self.feature.columns)] = np.arange(len(self.feature.columns))
+        return from_host(columns, self.xp, self.device), from_host(places, self.xp, self.device, index_dtype(self.xp))
+
+    def _write(self, block: Array, values: Array) -> None:
+        """Into the feature's columns: values (b, d, g)."""
+        b, d, _ = values.shape
+        cube, start = self._cube(block, b, d), 0
+        for run in self.feature.runs:
+            stop = start + run.stop - run.start
+            cube[:, :, run] = values[:, :, start:stop]
+            start = stop
+
+
+@dataclass(frozen=True)
+class Scrambled(_Replaced):
+    """A row keeps a part of a feature, its conditional mean say, and a donor gives the rest: kept and given, (n, g)."""
+
+    kept: Array
+    given: Array
+
+    @property
+    def held_bytes(self) -> int:
+        return 2 * self.n * len(self.feature.columns) * itemsize(self.kept)
+
+    def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
+        kept = self.kept[rows.start : rows.stop, None, :]
+        if isinstance(donors, range):
+            self._write(block, kept + self.given[None, donors.start : donors.stop, :])
+            return
+        lent = self.xp.take(self.given, self.xp.reshape(donors, (-1,)), axis=0)
+        self._write(block, kept + self.xp.reshape(lent, (-1, d, lent.shape[1])))
+
+    def operands(self, feature: Feature) -> Any:
+        return (self.flat, self.kept, self.given, *self._chosen())
+
+    @property
+    def switched(self) -> Callable[[Any, Array, Array], Array]:
+        return kernels.scrambled_rows
+
+
+@dataclass(frozen=True)
+class Thresholded(Scrambled):
+    """A column of two values: the high one where what the donor gives is above what the row keeps."""
+
+    low: float
+    high: float
+
+    def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
+        kept = self.kept[rows.start : rows.stop, None, :]
+        if isinstance(donors, range):
+            lent = self.given[None, donors.start : donors.stop, :]
+        else:
+            lent = self.xp.reshape(self.xp.take(self.given, self.xp.reshape(donors, (-1,)), axis=0), (-1, d, 1))
+        low, high = self._levels()
+        self._write(block, self.xp.where(lent > kept, high, low))
+
+    def _levels(self) -> tuple[Array, Array]:
+        low, high = (self.xp.full((), v, dtype=self.flat.dtype, device=self.device) for v in (self.low, self.high))
+        return low, high
+
+    def operands(self, feature: Feature) -> Any:
+        return (*super().operands(feature), *self._levels())
+
+    @property
+    def switched(self) -> Callable[[Any, Array, Array], Array]:
+        return kernels.thresholded_rows
+
+
+@dataclass(frozen=True)
+class Values(_Replaced):
+    """A feature takes new values, which a sampler makes of numbers in [0, 1): ``drawn(rows, u (b, d, count))``."""
+
+    drawn: Callable[[range, Array], Array]
+
+    def values(self, rows: range, u: Array) -> Array:
+        """``(b, d, g)``, in the dtype of the rows."""
+        return self.xp.astype(self.drawn(rows, u), self.flat.dtype, copy=False)
+
+    def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: Array) -> None:
+        self._write(block, donors)
+
+    def operands(self, feature: Feature) -> Any:
+        return (self.flat, *self._chosen())
+
+    @property
+    def switched(self) -> Callable[[Any, Array, Array], Array]:
+        return kernels.written_operands

@@ -65,6 +65,13 @@ def kernel(
     return Kernel(excess, rows, donors, total, scale)
 
 
+def with_row_effect(h: Kernel, effect: Array, lent: Array, draws: int) -> Kernel:
+    """The kernel h_ik + effect_i, whose mean is 0, too; ``lent``: for each donor the sum of effects over its uses."""
+    xp = namespace(h.rows, effect)
+    total = h.total + 2.0 * draws * xp.sum(h.rows * effect) + draws * xp.sum(effect**2)
+    return h._replace(rows=h.rows + effect, donors=h.donors + lent / draws, total=total)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Variances, in any namespace. h_ik = a_i + b_k + e_ik; every function returns Var(estimate) = n Var / n.
 
@@ -177,6 +184,31 @@ def pair_means(r: Array) -> Array:
     return 0.5 * (r[..., :half] + r[..., half:])
 
 
+def rows_variance(r: Array, total: Array, draws: int) -> Variance:
+    """New values for each row, independent of the other rows: the sample is the rows' means."""
+    n = r.shape[0]
+    spread = _spread2(r) / n
+    if draws == 1:
+        return Variance(spread, _scalar(r, math.nan))
+    return Variance(spread, (total - draws * namespace(r).sum(r**2)) / (n * (draws - 1)) / draws / n)
+
+
+def strata_variance(psi: Array, r: Array, between: Array, total: Array, draws: int) -> Variance:
+    """Independent donors from the row's own stratum: n Var = s2(psi) - V_within/K, psi = r + c - the stratum's mean.
+
+    As for independent donors from all rows, within each stratum; ``between (n,)`` are the strata's means of h, so that
+    V_within is the mean square of h around them.
+    """
+    xp = namespace(psi)
+    n = psi.shape[0]
+    within = (total - draws * xp.sum(between**2)) / (n * draws - 1)
+    moments = _spread2(psi) - within / draws
+    if draws == 1:
+        return Variance(xp.maximum(moments, GOLDEN * _spread2(r)) / n, _scalar(r, math.nan))
+    monte_carlo = (total - draws * xp.sum(r**2)) / (n * (draws - 1)) / draws
+    return Variance(xp.maximum(moments, monte_carlo) / n, monte_carlo / n)
+
+
 def skewness(influence: Array, variance: Array) -> Array:
     """Gamma: the skewness of the estimate, from its influence values psi (m,) and its variance; 0 if that is 0.
 
@@ -199,13 +231,15 @@ def population_variance(
     *,
     indicator: Array | None = None,
     lent: Array | None = None,
+    influence: Array | None = None,
+    between: Array | None = None,
 ) -> Variance:
     """Variance of the estimate over new data, by the plan's kind.
 
     Parameters
     ----------
     kind : str
-        "pairs", "shifts", "resample", "permutations" or "halves".
+        "pairs", "shifts", "resample", "permutations", "halves", "values", "strata" or "named".
     r, c, total : arrays (n,), (n,), ()
         Row means and donor terms of the kernel h, and its sum of squares. For 3 <= K < n-1 shifts r and c are in
         circulant order.
@@ -215,9 +249,17 @@ def population_variance(
         Shifts: 1 at the shifts drawn, 0 elsewhere.
     lent : array (n,), optional
         Permutations: for each donor the sum of r over its uses.
+    influence, between : arrays (n,), optional
+        Strata: see `strata_variance`.
     """
     if kind == "halves":
         return halves_variance(r)
+    if kind == "values":
+        return rows_variance(r, total, draws)
+    if kind == "strata":
+        return strata_variance(influence, r, between, total, draws)
+    if kind == "named":  # donors chosen by the data: only refitting knows
+        return Variance(_scalar(r, math.nan), _scalar(r, math.nan))
     if kind == "pairs" or (kind == "shifts" and draws >= r.shape[0] - 1):
         return pairs_variance(r, c)
     if kind == "resample":

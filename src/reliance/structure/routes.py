@@ -1,7 +1,8 @@
-"""Which way the pairs of each feature are measured: by closed form, by classes of donors, or one by one."""
+"""Which way the pairs of a feature are measured: by closed form, by the trees, by classes of donors, or one by one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,29 +12,33 @@ from reliance.blocks import Run
 from reliance.executors import Base, Caller
 from reliance.features import Feature
 from reliance.inputs import Problem
-from reliance.plans import Plan
+from reliance.plans import Pairs, Plan
 from reliance.reductions import Moments
+from reliance.structure.cells import Cells
 from reliance.structure.distinct import distinct_values
 from reliance.structure.first_layer import FEWEST_COLUMNS, first_layer_problem
 from reliance.structure.linear import LinearRoute, linear_route
+from reliance.structure.trees import Disagreement, TreeRoute, tree_route, warn_disagreement
 
-ROUTES = ("auto", "plain", "distinct", "linear", "first_layer")
+ROUTES = ("auto", "plain", "distinct", "trees", "linear", "first_layer")
 
 
 @dataclass(frozen=True)
 class Job:
-    """Features that are measured together: with known moments, or by the engine under a plan."""
+    """Features that are measured together: with known moments, by the trees, or by the engine under a plan."""
 
     route: str
     features: tuple[Feature, ...]
     plan: Plan
     problem: Problem
     moments: tuple[Moments, ...] | None = None
+    trees: tuple[TreeRoute, Cells] | None = None
+    linear: LinearRoute | None = None
 
     @property
     def evaluations(self) -> int:
         """Of each feature."""
-        return 0 if self.moments is not None else self.plan.n * self.plan.columns
+        return 0 if self.moments is not None or self.linear is not None else self.plan.n * self.plan.columns
 
 
 def jobs(problem: Problem, base: Base, plan: Plan, route: str) -> list[Job]:
@@ -49,12 +54,20 @@ def jobs(problem: Problem, base: Base, plan: Plan, route: str) -> list[Job]:
         )
     linear = linear_route(problem, base) if route in ("auto", "linear") else None
     if linear is not None:
-        return [_linear_job(linear, feature, plan, problem) for feature in problem.features]
+        return _linear_jobs(linear, plan, problem)
+    trees = tree_route(problem, base) if route in ("auto", "trees") else None
+    if trees is not None:
+        return [_tree_job(trees, feature, plan, problem, route) for feature in problem.features]
+    return _engine_jobs(problem, problem.features, plan, route)
+
+
+def _engine_jobs(problem: Problem, features: tuple[Feature, ...], plan: Plan, route: str) -> list[Job]:
+    """The jobs of a model that has to be called."""
     behind = first_layer_problem(problem, FEWEST_COLUMNS if route == "auto" else 1) if route != "distinct" else None
     _check_applies(route, behind)
     found: list[Job] = []
     rest: list[Feature] = []
-    for feature in problem.features:
+    for feature in features:
         classes = distinct_values(problem, feature)
         if classes is not None and route != "first_layer":
             found.append(Job("distinct", (feature,), classes, problem if behind is None else behind))
@@ -72,13 +85,24 @@ def jobs(problem: Problem, base: Base, plan: Plan, route: str) -> list[Job]:
     return found
 
 
-def run(problem: Problem, jobs: list[Job], base: Base, call: Caller) -> Run:
-    """All jobs, under one progress report."""
-    moments: dict[str, tuple[Moments, ...]] = {}
-    block = (0, 0)
+def run(problem: Problem, jobs: list[Job], base: Base, call: Caller, route: str) -> tuple[Run, list[Job]]:
+    """All jobs, under one progress report; and the jobs that were done, should the trees have to be given up."""
     total = sum(len(job.features) * job.evaluations for job in jobs)
     with blocks.progress(problem, total) as advance:
+        try:
+            found = _run_trees([job for job in jobs if job.trees is not None], advance)
+        except Disagreement:
+            if route == "trees":
+                raise ValueError(
+                    "route='trees': the trees that were read do not predict what the model predicts; pass route='auto'"
+                ) from None
+            warn_disagreement(problem)
+            jobs = _engine_jobs(problem, problem.features, Pairs(problem.n), "auto")
+            found = Run({}, (0, 0))
+        moments, block = dict(found.moments), found.block
         for job in jobs:
+            if job.trees is not None or job.linear is not None:
+                continue
             if job.moments is not None:
                 moments.update({feature.name: job.moments for feature in job.features})
                 continue
@@ -86,7 +110,12 @@ def run(problem: Problem, jobs: list[Job], base: Base, call: Caller) -> Run:
             found = blocks.evaluate(job.problem, job.plan, base, caller, job.features, advance)
             moments.update(found.moments)
             block = max(block, found.block)
-    return Run(moments, block)
+    return Run(moments, block), jobs
+
+
+def _run_trees(jobs: list[Job], advance: Callable[[int], None]) -> Run:
+    wanted = {job.features[0].name: job.trees[1] for job in jobs if job.trees is not None}
+    return jobs[0].trees[0].moments(wanted, advance) if jobs and jobs[0].trees is not None else Run({}, (0, 0))
 
 
 def _caller(problem: Problem, call: Caller) -> Caller:
@@ -100,6 +129,11 @@ def _check_applies(route: str, behind: Problem | None) -> None:
             "route='linear' needs a linear model (a linear regressor of scikit-learn, also behind StandardScaler, or "
             "rl.models.Linear), loss='squared_error' and one output: pass route='auto'"
         )
+    if route == "trees":
+        raise ValueError(
+            "route='trees' needs an ensemble of trees that can be read (scikit-learn's trees, forests and gradient "
+            "boosting, LightGBM, XGBoost), on rows of one dimension: pass route='auto'"
+        )
     if route == "first_layer" and behind is None:
         raise ValueError(
             "route='first_layer' needs a torch.nn.Sequential that begins with Linear, or rl.models.FirstLayer, on rows "
@@ -107,7 +141,30 @@ def _check_applies(route: str, behind: Problem | None) -> None:
         )
 
 
-def _linear_job(linear: LinearRoute, feature: Feature, plan: Plan, problem: Problem) -> Job:
-    used = linear.is_used(feature)
-    moments = linear.moments(feature) if used else Moments(np.zeros(problem.n), np.zeros(problem.n), 0.0, None)
-    return Job("linear" if used else "unused", (feature,), plan, problem, (moments,))
+def _linear_jobs(linear: LinearRoute, plan: Plan, problem: Problem) -> list[Job]:
+    """Used features have their summaries from the route itself, without moments of (n,) each."""
+    unused = tuple(f for f, used in zip(problem.features, linear.used, strict=True) if not used)
+    used = tuple(f for f in problem.features if f not in unused)
+    found = [Job("linear", used, plan, problem, linear=linear)] if used else []
+    return [*found, Job("unused", unused, plan, problem, (_nothing(problem.n),))] if unused else found
+
+
+def _nothing(n: int) -> Moments:
+    return Moments(np.zeros(n), np.zeros(n), 0.0, None)
+
+
+def _tree_job(trees: TreeRoute, feature: Feature, plan: Plan, problem: Problem, route: str) -> Job:
+    columns = trees.used(feature)
+    if not columns:
+        return Job("unused", (feature,), plan, problem, tuple(_nothing(problem.n) for _ in problem.losses))
+    cells = trees.cells_of(columns)
+    if trees.takes(columns):
+        return Job("trees", (feature,), cells.plan, problem, trees=(trees, cells))
+    if route == "trees":
+        raise ValueError(
+            f"route='trees': for feature {feature.name!r} the model has to be called, because it is a group of columns "
+            "or splits are categorical in trees of more than 64 leaves, or because labels of a forest with mixed "
+            "leaves are compared, whose ties its library breaks by rounding: pass route='auto'"
+        )
+    # The model is called, but once for each cell only.
+    return Job("distinct", (feature,), cells.plan, problem)

@@ -1,0 +1,84 @@
+"""Which values of a column a tree ensemble can tell apart.
+
+A split asks one question of one column, so a column falls into cells between the splits' thresholds (and one for
+missing values; one for each value of a categorical column). Rows of one cell are one donor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance.ensembles import Ensemble
+from reliance.plans import Classes
+from reliance.rng import Indices, as_indices
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells that hold rows, of a column or of several columns together.
+
+    Attributes
+    ----------
+    columns : tuple of int
+    label : integer array (n,)
+        The cell of each row, 0..m-1. Cells of one column are in increasing order, missing values last.
+    value : array (m, columns)
+        Values in each cell.
+    plan : Classes
+        All pairs, with the cells as classes of donors.
+    """
+
+    columns: tuple[int, ...]
+    label: Indices
+    value: Floats
+    plan: Classes
+
+    @property
+    def number(self) -> int:
+        return len(self.value)
+
+    @cached_property
+    def counts(self) -> Floats:
+        """How many rows each cell has."""
+        return self.plan.size
+
+
+def column_cells(ensemble: Ensemble, column: int, values: Floats) -> Cells:
+    """The cells of a column that the ensemble splits on."""
+    nodes = np.flatnonzero(ensemble.feature == column)
+    if (ensemble.category[nodes] >= 0).any():
+        _, code = np.unique(values, return_inverse=True)  # one NaN is like another
+    else:
+        thresholds = np.unique(ensemble.threshold[nodes])
+        with np.errstate(over="ignore"):  # beyond float32 is infinite there, too
+            rounded = values.astype(ensemble.compared_in).astype(np.float64)
+        code = np.searchsorted(thresholds, rounded, side="left")
+        code[np.isnan(values)] = len(thresholds) + 1
+    label, speaker = _occupied(as_indices(code))
+    return Cells((column,), label, values[speaker, None], Classes(label, speaker))
+
+
+def joint_cells(parts: list[Cells]) -> Cells:
+    """The cells of several columns together, in the order of the first, then of the second, and so on."""
+    code = parts[0].label
+    for cells in parts[1:]:
+        _, code = np.unique(code * cells.number + cells.label, return_inverse=True)
+    label, speaker = _occupied(as_indices(code))
+    value = np.concatenate([cells.value[cells.label[speaker]] for cells in parts], axis=1)
+    columns = tuple(column for cells in parts for column in cells.columns)
+    return Cells(columns, label, value, Classes(label, speaker))
+
+
+def _occupied(code: Indices) -> tuple[Indices, Indices]:
+    """Codes without gaps, and a row of each."""
+    number = np.cumsum(np.bincount(code) > 0) - 1
+    label = as_indices(number[code])
+    speaker = np.empty(int(number[-1]) + 1, dtype=np.int64)
+    speaker[label] = np.arange(len(label))
+    return label, speaker

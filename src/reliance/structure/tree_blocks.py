@@ -1,0 +1,314 @@
+"""The sums of a block of rows from the trees of an ensemble: by leaf masks where they are small, by walks where not.
+
+Both engines answer `block(rows)` with the rows' own predictions and, for each measured column, the packed sums of
+`kernels.tile_sums`, whose columns are the cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array, kernels
+from reliance import losses as _losses
+from reliance._array import Array
+from reliance.blocks import ROUNDING
+from reliance.ensembles import Ensemble, Finish
+from reliance.executors import Base
+from reliance.inputs import Problem
+from reliance.losses import Loss
+from reliance.structure.cells import Cells
+from reliance.structure.leaf_masks import Skeleton, fold_trees, mask_tables
+from reliance.structure.walks import Pieces, walk_tables
+
+Floats = NDArray[np.float64]
+# Rows of a block: a tree's part should stay in a core's cache, and an operation be worth its call.
+MASK_ROWS, WALK_ROWS, ACCELERATOR_ROWS = 2048, 256, 2**15
+# Bytes of a walk with its copies; and how many walks a row starts in a tree, roughly.
+_WALK_BYTES, _WALKS = 150, 40
+
+
+class Context(NamedTuple):
+    """What the sums depend on besides their arrays: the key of a compilation.
+
+    ``slack``: by how much rounding may move raw outputs. ``grid``: to multiples of what they are rounded, if at all.
+    """
+
+    losses: tuple[Loss, ...]
+    finish: Finish
+    slack: float
+    grid: float | None
+
+
+class Rows(NamedTuple):
+    """A block of rows on the device: own raw outputs (b, K), targets, weights."""
+
+    raw: Array
+    targets: tuple[Array, ...]
+    weights: Array | None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pure functions
+
+
+def table_sums(context: Context, changes: Array, rows: Rows, counts: Array) -> Array:
+    """``(L, b + m + 3)``: the packed sums of a column, from the changes (K, m, b) where its m cells begin.
+
+    A row's own cell needs no mask: its prediction is the row's own.
+    """
+    xp = _array.namespace(changes)
+    outputs, m, b = changes.shape
+    moves = _array.running_sum(changes)
+    raw = xp.permute_dims(rows.raw, (1, 0))[:, None, :] + moves
+    raw = xp.reshape(xp.permute_dims(raw, (1, 2, 0)), (m * b, outputs))
+    targets = tuple(_repeated(target, m) for target in rows.targets)
+    found, flags = _answers(context, raw, targets, moves)
+    lines = []
+    for losses, base in zip(found, own_losses(context, rows), strict=True):
+        by_row = xp.permute_dims(xp.reshape(losses, (m, b)), (1, 0))
+        lines.append(kernels.tile_sums(by_row, base, rows.weights, None, counts, None, flags))
+    return xp.stack(lines)
+
+
+def piece_changes(context: Context, moves: Array, rows: Rows, row: Array) -> tuple[Array, Array]:
+    """Changes D of the losses (L, e) for pieces that move a row's raw outputs by ``moves (e, K)``; and the flags."""
+    xp = _array.namespace(moves)
+    raw = xp.take(rows.raw, row, axis=0) + moves
+    targets = tuple(xp.take(target, row, axis=0) for target in rows.targets)
+    found, flags = _answers(context, raw, targets, moves)
+    base = own_losses(context, rows)
+    return xp.stack([losses - xp.take(own, row) for losses, own in zip(found, base, strict=True)]), flags
+
+
+def predicted(context: Context, raw: Array) -> Array:
+    """The predictions of raw outputs (m, K).
+
+    Shares of classes are sums of changes, and rounding must neither make 0 negative nor break a tie: so they are
+    rounded to a power of two far below what matters and above what rounding does.
+    """
+    if context.grid is not None:
+        raw = _array.namespace(raw).round(raw / context.grid) * context.grid
+    return context.finish(raw)
+
+
+def own_losses(context: Context, rows: Rows) -> list[Array]:
+    """l(i), from the trees themselves: where nothing moves, nothing changes."""
+    own = predicted(context, rows.raw)
+    return [_losses.row_losses(f, t, own) for f, t in zip(context.losses, rows.targets, strict=True)]
+
+
+def _answers(context: Context, raw: Array, targets: tuple[Array, ...], moves: Array) -> tuple[tuple[Array, ...], Array]:
+    """Losses of raw outputs (m, K), and the flags of `kernels.tile_sums`."""
+    xp = _array.namespace(raw)
+    predictions = predicted(context, raw)
+    found = kernels.answers(context.losses, targets, predictions, (raw.shape[0],))
+    up, down = xp.max(moves), xp.min(moves)
+    moved = xp.where(up > -down, up, -down) - context.slack
+    valid = kernels.is_valid(context.losses, predictions)
+    return found, xp.stack([moved, xp.ones_like(moved) if valid is None else xp.astype(valid, moved.dtype)])
+
+
+def _repeated(x: Array, m: int) -> Array:
+    """``(b, ...) -> (m b, ...)``: all rows, m times."""
+    xp = _array.namespace(x)
+    return xp.reshape(xp.broadcast_to(x[None, ...], (m, *x.shape)), (m * x.shape[0], *x.shape[1:]))
+
+
+def _folded(context: Context, table: Array, codes: Array, trees: Any) -> Array:
+    return fold_trees(table, codes, trees)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Engines
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What both engines work on: the problem, its base pass, the ensemble, and the cells of its columns."""
+
+    problem: Problem
+    base: Base
+    ensemble: Ensemble
+    bones: Skeleton
+
+    @cached_property
+    def dtype(self) -> Any:
+        """Of raw outputs: the widest."""
+        return _array.sum_dtype(self.problem.xp, self.problem.device)
+
+    @cached_property
+    def context(self) -> Context:
+        largest = np.maximum.reduceat(np.max(np.abs(self.ensemble.value), axis=1), self.ensemble.roots)
+        eps = float(self.problem.xp.finfo(self.dtype).eps)
+        scale = 2.0 ** math.ceil(math.log2(max(float(largest.sum()), 1e-300)))
+        grid = 64.0 * eps * scale if self.adds_shares else None
+        return Context(self.problem.losses, self.ensemble.finish, ROUNDING * eps * scale, grid)  # type: ignore[arg-type]
+
+    @property
+    def adds_shares(self) -> bool:
+        """Whether raw outputs are sums of the leaves' shares of several classes."""
+        finish, leaves = self.ensemble.finish, self.ensemble.value[self.ensemble.feature < 0]
+        shares = bool(np.all(leaves >= 0.0)) and np.allclose(leaves.sum(axis=1), 1.0)
+        return shares and finish.link == "identity" and finish.output in ("columns", "argmax")
+
+    @cached_property
+    def constant(self) -> Floats:
+        """(K,): the offset, and the trees that are one leaf."""
+        stumps = self.ensemble.roots[self.ensemble.feature[self.ensemble.roots] < 0]
+        return np.asarray(self.ensemble.offset + self.ensemble.value[stumps].sum(axis=0))
+
+    def rows(self, raw: Array, rows: range) -> Rows:
+        cut, weights = slice(rows.start, rows.stop), self.base.weights
+        return Rows(raw, tuple(t[cut, ...] for t in self.base.targets), None if weights is None else weights[cut])
+
+    def own_predictions(self, raw: Array) -> NDArray[Any]:
+        """On the host, to be compared with the library's."""
+        finish = self.ensemble.finish
+        return _array.to_host(predicted(self.context, raw) if finish.exact else finish(raw))
+
+    def floats(self, values: Any) -> Array:
+        return _array.from_host(values, self.problem.xp, self.problem.device, self.dtype)
+
+    def integers(self, values: Any) -> Array:
+        xp = self.problem.xp
+        return _array.from_host(values, xp, self.problem.device, _array.index_dtype(xp))
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function`` with the context; on JAX compiled, and kept as long as the ensemble lives."""
+        if _array.is_mutable(self.problem.xp):
+            return partial(function, self.context)
+        context = self.context
+        return _array.traced(
+            self.ensemble, (function, context), lambda _: partial(function, context), function.__name__
+        )
+
+    def padded(self, size: int) -> int:
+        """On JAX, where a shape is a compilation, sizes are powers of two."""
+        return size if _array.is_mutable(self.problem.xp) else 1 << max(size - 1, 0).bit_length()
+
+
+class TreeEngine(Protocol):
+    """How a block of rows is measured, and what it needs."""
+
+    rows: int
+    row_bytes: int
+    held_bytes: int
+
+    def block(self, rows: range) -> tuple[NDArray[Any], list[Floats]]:
+        """Own predictions of the rows; for each measured column its packed sums, (L, ...)."""
+        ...
+
+
+class MaskEngine:
+    """Trees of few leaves: the whole table of rows and cells, from the changes that the trees add to it."""
+
+    def __init__(self, setting: Setting, columns: list[Cells], measured: list[Cells]) -> None:
+        self.setting = setting
+        problem, xp = setting.problem, setting.problem.xp
+        places = [columns.index(cells) for cells in measured]
+        self.tables = tables = mask_tables(
+            setting.ensemble, setting.bones, columns, places, xp, problem.device, setting.dtype
+        )
+        self.codes = setting.integers(np.stack([cells.label for cells in columns]))
+        self.constant = setting.floats(setting.constant)
+        self.sizes = [cells.number for cells in measured]
+        self.counts = [setting.floats(np.pad(c.counts, (0, setting.padded(c.number) - c.number))) for c in measured]
+        self.lines = [self._lines(place) for place in range(len(measured))]
+        self.fold, self.sums = setting.compiled(_folded), setting.compiled(table_sums)
+        self.rows = ACCELERATOR_ROWS if _array.is_accelerator(xp, problem.device) else MASK_ROWS
+        # The table; a tree's masks, indices and values; a column's moves, raw outputs, predictions, targets, losses.
+        width = max(self.sizes)
+        self.row_bytes = 8 * (tables.lines + 5 * tables.widest + (4 * tables.outputs + 4 * len(problem.losses)) * width)
+        self.held_bytes = 8 * len(columns) * problem.n + tables.nbytes
+
+    def _lines(self, place: int) -> Any:
+        """Where the cells of a measured column stand in the table: slices, or indices where shapes are padded."""
+        tables, size = self.tables, self.sizes[place]
+        first = [k * tables.cells + tables.start[place] for k in range(tables.outputs)]
+        if _array.is_mutable(self.setting.problem.xp):
+            return [slice(start, start + size) for start in first]
+        index = np.full((tables.outputs, self.setting.padded(size)), tables.lines - 1)
+        index[:, :size] = np.asarray(first)[:, None] + np.arange(size)
+        return self.setting.integers(index.reshape(-1))
+
+    def _changes(self, table: Array, lines: Any) -> Array:
+        xp = self.setting.problem.xp
+        if not isinstance(lines, list):
+            taken = xp.take(table, lines, axis=0)
+            return xp.reshape(taken, (self.tables.outputs, -1, table.shape[1]))
+        return table[None, lines[0], :] if len(lines) == 1 else xp.stack([table[cut, :] for cut in lines])
+
+    def block(self, rows: range) -> tuple[NDArray[Any], list[Floats]]:
+        setting, tables = self.setting, self.tables
+        xp = setting.problem.xp
+        codes = self.codes[:, rows.start : rows.stop]
+        zeros = xp.zeros((tables.lines, len(rows)), dtype=setting.dtype, device=setting.problem.device)
+        table = self.fold(zeros, codes, tables.trees)
+        own = table[tables.outputs * tables.cells : tables.outputs * (tables.cells + 1), :]
+        data = setting.rows(xp.permute_dims(own, (1, 0)) + self.constant, rows)
+        sums = [
+            self.sums(self._changes(table, lines), data, counts)
+            for lines, counts in zip(self.lines, self.counts, strict=True)
+        ]
+        return setting.own_predictions(data.raw), _array.fetch(sums)
+
+
+class WalkEngine:
+    """Trees of many leaves, numeric splits, single columns: pieces of the table, from walks on the host."""
+
+    def __init__(self, setting: Setting, columns: list[Cells], measured: list[Cells]) -> None:
+        self.setting, self.measured = setting, measured
+        self.tables = walk_tables(setting.ensemble, columns)
+        self.codes = np.stack([cells.label for cells in columns]).astype(np.int32)
+        self.place = [columns.index(cells) for cells in measured]
+        # Donors in the cells below each edge, column after column.
+        below = [np.concatenate([[0.0], np.cumsum(cells.counts)]) for cells in columns]
+        self.edge = np.cumsum([0, *(len(b) for b in below)])
+        self.below = np.concatenate(below)
+        self.changes = setting.compiled(piece_changes)
+        self.rows = WALK_ROWS
+        trees = len(setting.ensemble.roots)
+        self.row_bytes = trees * (_WALK_BYTES * _WALKS + 9 * len(columns))
+        self.held_bytes = self.codes.nbytes + 5 * 8 * len(setting.ensemble.feature)
+
+    def block(self, rows: range) -> tuple[NDArray[Any], list[Floats]]:
+        setting, codes = self.setting, self.codes[:, rows.start : rows.stop]
+        own, pieces = self.tables.pieces(codes)
+        raw = setting.floats(own + setting.ensemble.offset)
+        data = setting.rows(raw, rows)
+        e = len(pieces.row)
+        padding = max(setting.padded(e), 1) - e
+        moves = setting.floats(np.pad(pieces.change, ((0, padding), (0, 0))))
+        row = setting.integers(np.pad(pieces.row, (0, padding)))
+        changes, flags = self.changes(moves, data, row)
+        changes, flags = _array.to_host(changes)[:, :e].astype(np.float64), _array.to_host(flags)
+        weights = setting.problem.host_weights
+        weights = None if weights is None else weights[rows.start : rows.stop]
+        lines = [self._packed(pieces, change, weights, len(rows), flags) for change in changes]
+        return setting.own_predictions(raw), [np.stack([line[place] for line in lines]) for place in self.place]
+
+    def _packed(
+        self, pieces: Pieces, change: Floats, weights: Floats | None, b: int, flags: NDArray[Any]
+    ) -> list[Floats]:
+        """For each column what `kernels.tile_sums` packs, from the change of the loss in each piece."""
+        columns, edge = len(self.codes), self.edge
+        start, stop = edge[pieces.column] + pieces.first, edge[pieces.column] + pieces.stop
+        donors = self.below[stop] - self.below[start]
+        by_row = np.bincount(pieces.column * b + pieces.row, donors * change, columns * b).reshape(columns, b)
+        weighted = change if weights is None else change * weights[pieces.row]
+        squares = np.bincount(pieces.column, donors * weighted * weighted, columns)
+        # Sums of cells: each piece is added from its first cell on and taken away behind its last.
+        steps = np.bincount(start, weighted, edge[-1]) - np.bincount(stop, weighted, edge[-1])
+        by_cell = [np.cumsum(part[:-1]) for part in np.split(steps, edge[1:-1])]
+        moved = np.bincount(pieces.column, minlength=columns) > 0
+        return [
+            np.concatenate([by_row[k], by_cell[k], squares[k : k + 1], flags[:1] if moved[k] else [0.0], flags[1:]])
+            for k in range(columns)
+        ]

@@ -1,0 +1,193 @@
+"""All pairs of a tree ensemble: an n x m table of rows and cells for each feature, from passes over the trees alone.
+
+The trees cannot tell apart donors of one cell (see `cells`), and the changes of the prediction along a column's cells
+come from the trees themselves (see `tree_blocks`); losses and sums are those of the engine.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from reliance import _array, blocks, ensembles, models
+from reliance.executors import Base
+from reliance.features import Feature
+from reliance.inputs import Problem
+from reliance.plans import Tile
+from reliance.reductions import Accumulator, Moments
+from reliance.structure.cells import Cells, column_cells, joint_cells
+from reliance.structure.leaf_masks import skeleton
+from reliance.structure.tree_blocks import MaskEngine, Setting, TreeEngine, WalkEngine
+
+Advance = Callable[[int], None]
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class Disagreement(Exception):
+    """The trees, as they were read, do not predict what the library predicts."""
+
+
+@dataclass(frozen=True, eq=False)
+class TreeRoute:
+    """A tree ensemble, with the cells of each column that some tree splits on."""
+
+    setting: Setting
+    cells: dict[int, Cells]
+
+    @cached_property
+    def deep(self) -> bool:
+        """Whether some tree has more leaves than an integer has bits."""
+        leaves = int(self.setting.bones.leaves.max())
+        return _array.mask_size(self.setting.problem.xp, leaves) is None
+
+    def used(self, feature: Feature) -> tuple[int, ...]:
+        """The columns of a feature that some tree splits on."""
+        return tuple(column for column in feature.columns if column in self.cells)
+
+    def cells_of(self, columns: tuple[int, ...]) -> Cells:
+        """The cells of some columns together."""
+        parts = [self.cells[column] for column in columns]
+        return parts[0] if len(parts) == 1 else joint_cells(parts)
+
+    def takes(self, columns: tuple[int, ...]) -> bool:
+        """Whether the trees alone can measure these columns together; otherwise the model is called for each cell."""
+        categorical = bool((self.setting.ensemble.category >= 0).any())
+        return not self.ties and (not self.deep or (len(columns) == 1 and not categorical))
+
+    @cached_property
+    def ties(self) -> bool:
+        """Whether classes that tie are told apart by the order in which the library adds the trees' shares.
+
+        Sums of numbers of few digits, such as the votes of pure leaves, are exact in any order.
+        """
+        setting, ensemble = self.setting, self.setting.ensemble
+        labels = ensemble.finish.output == "argmax" or any(f.name == "zero_one" for f in setting.problem.losses)
+        if not labels or not setting.adds_shares or len(ensemble.roots) == 1:
+            return False
+        return not np.array_equal(ensemble.value, np.round(ensemble.value * 2.0**20) / 2.0**20)
+
+    def moments(
+        self, wanted: dict[str, Cells], advance: Advance = lambda rows: None, workers: int | None = None
+    ) -> blocks.Run:
+        """The moments of features with these cells: single columns together, each group of columns alone."""
+        problem = self.setting.problem
+        found: dict[str, tuple[Moments, ...]] = {}
+        block = (0, 0)
+        singles = {name: cells for name, cells in wanted.items() if len(cells.columns) == 1}
+        groups = [{name: cells} for name, cells in wanted.items() if len(cells.columns) > 1]
+        # As many features at a time as half of the memory holds the sums of.
+        each = max((Accumulator.nbytes(cells.plan) for cells in wanted.values()), default=1) * len(problem.losses)
+        size, names = max(1, problem.memory // (2 * each)), list(singles)
+        batches = [{name: singles[name] for name in names[k : k + size]} for k in range(0, len(names), size)]
+        for together in (*batches, *groups):
+            run = self._pass(together, advance, workers or _workers(problem))
+            found.update(run.moments)
+            block = max(block, run.block)
+        return blocks.Run(found, block)
+
+    def _pass(self, wanted: dict[str, Cells], advance: Advance, workers: int) -> blocks.Run:
+        """One pass over the trees for all wanted features, block of rows by block of rows."""
+        problem, base = self.setting.problem, self.setting.base
+        groups = [cells for cells in wanted.values() if len(cells.columns) > 1]
+        grouped = {column for cells in groups for column in cells.columns}
+        columns = [*groups, *(cells for column, cells in self.cells.items() if column not in grouped)]
+        # Features with the same used columns have the same cells and are measured once.
+        measured = list({id(cells): cells for cells in wanted.values()}.values())
+        sums = [tuple(Accumulator.init(cells.plan) for _ in problem.losses) for cells in measured]
+        engine: TreeEngine = (WalkEngine if self.deep else MaskEngine)(self.setting, columns, measured)
+        held = engine.held_bytes + sum(len(problem.losses) * Accumulator.nbytes(cells.plan) for cells in measured)
+        height = _block_rows(problem, engine, held, workers)
+        parts = [range(start, min(start + height, problem.n)) for start in range(0, problem.n, height)]
+        for rows, (own, lines) in zip(parts, in_order(engine.block, parts, workers), strict=True):
+            library = _array.to_host(base.predictions[rows.start : rows.stop, ...])
+            if own.size == library.size:  # one output as a column or not
+                library = library.reshape(own.shape)
+            if not ensembles.agrees(self.setting.ensemble, own, library):
+                raise Disagreement
+            for cells, accumulators, packed in zip(measured, sums, lines, strict=True):
+                tile = Tile(rows, range(cells.number))
+                shape = (len(rows), packed.shape[1] - len(rows) - 3)
+                for accumulator, function, line in zip(accumulators, problem.losses, packed, strict=True):
+                    if not accumulator.update(tile, line, shape):
+                        name = next(name for name, found in wanted.items() if found is cells)
+                        raise blocks.invalid(problem, name, function)
+                advance(len(rows) * cells.number)
+        moments = {
+            id(cells): tuple(accumulator.finalize(cells.plan) for accumulator in accumulators)
+            for cells, accumulators in zip(measured, sums, strict=True)
+        }
+        width = max(cells.number for cells in measured)
+        return blocks.Run({name: moments[id(cells)] for name, cells in wanted.items()}, (height, width))
+
+
+def tree_route(problem: Problem, base: Base) -> TreeRoute | None:
+    """The route of a tree ensemble, if the model is one that can be read."""
+    ensemble = models.ensemble_of(problem.model)
+    if ensemble is None or len(problem.store.shape) != 1 or ensemble.n_features != problem.flat.shape[1]:
+        return None
+    used = np.unique(ensemble.feature[ensemble.feature >= 0]).tolist()
+
+    def host(column: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        return np.asarray(_array.to_host(problem.flat[:, column]), dtype=np.float64)
+
+    found = list(in_order(lambda column: column_cells(ensemble, column, host(column)), used, _workers(problem)))
+    setting = Setting(problem, base, ensemble, skeleton(ensemble))
+    return TreeRoute(setting, dict(zip(used, found, strict=True)))
+
+
+def warn_disagreement(problem: Problem) -> None:
+    warnings.warn(
+        f"the trees read from model {models.name_of(problem.model.source)} do not predict what the model predicts: its "
+        "pairs are evaluated by the model",
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+def _block_rows(problem: Problem, engine: TreeEngine, held: int, workers: int) -> int:
+    """How many rows a block has: the engine's choice, or what the user says or the memory allows."""
+    if isinstance(problem.block, int):
+        return problem.block
+    if isinstance(problem.block, tuple):
+        return problem.block[0]
+    affordable = (problem.memory - held) // (engine.row_bytes * workers)
+    if affordable < 1:
+        raise ValueError(
+            f"memory={problem.memory} bytes is too small: the route through the trees needs at least "
+            f"{held + engine.row_bytes * workers}; pass a larger memory=, or route='plain'"
+        )
+    return int(min(engine.rows, affordable))
+
+
+def _workers(problem: Problem) -> int:
+    """NumPy leaves the other cores idle, and lets go of the interpreter while it works; other backends use them."""
+    if _array.backend(problem.xp) != "numpy":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(function: Callable[[A], B], items: Iterable[A], workers: int) -> Iterator[B]:
+    """``map(function, items)`` by some threads, answers in the order of the items, few of them waiting."""
+    if workers == 1:
+        yield from map(function, items)
+        return
+    pool = ThreadPoolExecutor(workers)
+    waiting: deque[Future[B]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

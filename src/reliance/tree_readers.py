@@ -1,0 +1,350 @@
+"""Fitted tree ensembles of scikit-learn, LightGBM and XGBoost, read into flat arrays.
+
+What a model holds is read, never guessed: anything that is not understood, such as an unknown objective, linear leaves
+or the layout of a later release, gives None, and the model is then evaluated as any other.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logit
+
+from reliance.ensembles import Bools, Categories, Ensemble, Finish, Floats, Ints, Link
+
+_Float: TypeAlias = Literal["float32", "float64"]
+
+
+def read(model: Any, method: str) -> Ensemble | None:
+    """The trees behind ``model.method``; None if the model is not a fitted ensemble that is fully understood.
+
+    A model is an estimator of exactly one of the known classes, because a subclass may predict otherwise, or a booster
+    of LightGBM (read as its ``predict``) or of XGBoost (as its ``inplace_predict``). What was read is to be compared
+    with the model's own predictions before it is relied on (`ensembles.agrees`).
+    """
+    library = type(model).__module__.partition(".")[0]
+    methods = ("predict", "predict_proba", "decision_function")
+    if library not in _READERS or library not in sys.modules or method not in methods:
+        return None
+    try:
+        return _READERS[library](model, method)
+    except Exception:  # not fitted, or another layout: it may fail anywhere, and the model itself still works
+        return None
+
+
+class _Tree(NamedTuple):
+    """One tree with its own node numbers, the root first; ``feature`` is negative at leaves."""
+
+    feature: Ints
+    threshold: Floats
+    left: Ints
+    right: Ints
+    missing_left: Bools
+    value: Floats  # (N, K)
+    categories: Mapping[int, Categories] = {}  # of categorical splits, by node
+
+
+def _join(
+    trees: Sequence[_Tree], offset: Any, finish: Finish | None, n_features: int, compared_in: _Float, computed_in: str
+) -> Ensemble | None:
+    """The trees one after the other."""
+    if finish is None:
+        return None
+    sizes = np.array([tree.feature.size for tree in trees])
+    roots = np.cumsum(sizes) - sizes
+    dtypes: tuple[Any, ...] = (np.int64, np.float64, np.int64, np.int64, np.bool_, np.float64)
+    feature, threshold, left, right, missing_left, value = (
+        np.concatenate([tree[i] for tree in trees]).astype(dtype) for i, dtype in enumerate(dtypes)
+    )
+    inner, own, shift, size = feature >= 0, np.arange(feature.size), np.repeat(roots, sizes), np.repeat(sizes, sizes)
+    outside = [inner & ((child <= 0) | (child >= size)) for child in (left, right)]
+    if np.any(outside) or np.any(feature >= n_features) or not np.all(np.isfinite(value[~inner])):
+        raise ValueError("a child outside its tree, a feature that does not exist, or a leaf without a value")
+    splits = {root + at: c for root, tree in zip(roots, trees, strict=True) for at, c in tree.categories.items()}
+    category = np.full(feature.size, -1)
+    category[list(splits)] = np.arange(len(splits))
+    return Ensemble(
+        feature=np.where(inner, feature, -1),
+        threshold=np.where(inner & (category < 0), threshold, 0.0),
+        left=np.where(inner, left + shift, own),
+        right=np.where(inner, right + shift, own),
+        missing_left=inner & missing_left,
+        category=category,
+        categories=tuple(splits.values()),
+        value=np.where(inner[:, None], 0.0, value),
+        roots=roots,
+        offset=np.broadcast_to(np.asarray(offset, dtype=np.float64).reshape(-1), value.shape[1:]).copy(),
+        compared_in=compared_in,
+        finish=finish,
+        n_features=int(n_features),
+        precision=float(np.finfo(computed_in).eps),
+    )
+
+
+def _in_column(values: Any, column: int, columns: int) -> Floats:
+    """(N, K): what the leaves of a tree for one of the outputs add."""
+    table = np.zeros((len(values), columns))
+    table[:, column] = values
+    return table
+
+
+def _bits(words: Any) -> Floats:
+    """The numbers of the bits that are set in a sequence of 32-bit words."""
+    words = np.asarray(words, dtype=np.uint32)
+    return np.flatnonzero((words[:, None] >> np.arange(32, dtype=np.uint32)) & 1).astype(np.float64)
+
+
+def _regress(method: str, columns: int, link: Link = "identity", scale: float = 1.0) -> Finish | None:
+    return Finish(link, "flat" if columns == 1 else "columns", scale) if method == "predict" else None
+
+
+def _classify(method: str, columns: int, classes: Any, link: Link, scale: float, **raw_cut: Any) -> Finish | None:
+    """``raw_cut`` is where labels change in the raw outputs, if the library does not take them from probabilities."""
+    classes = np.asarray(classes)
+    if classes.shape != (max(columns, 2),):
+        return None
+    if method == "decision_function":
+        return Finish("identity", "flat" if columns == 1 else "columns")
+    if method == "predict_proba":
+        return Finish(link, "pair" if columns == 1 else "columns", scale)
+    if classes.dtype.kind not in "biuf":  # arrays of other namespaces hold numbers
+        return None
+    link, scale = ("identity", 1.0) if raw_cut else (link, scale)
+    return Finish(link, "threshold" if columns == 1 else "argmax", scale, tuple(classes.tolist()), **raw_cut)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# scikit-learn
+
+_SKLEARN_LINKS: dict[str, tuple[Link, float]] = {
+    "IdentityLink": ("identity", 1.0),
+    "LogLink": ("exp", 1.0),
+    "LogitLink": ("logistic", 1.0),
+    "HalfLogitLink": ("logistic", 2.0),
+    "MultinomialLogit": ("softmax", 1.0),
+}
+
+
+def _read_sklearn(model: Any, method: str) -> Ensemble | None:
+    from sklearn import ensemble, tree
+
+    def is_one_of(module: Any, *names: str) -> bool:
+        return type(model) in [getattr(module, name + task) for name in names for task in ("Regressor", "Classifier")]
+
+    if is_one_of(tree, "DecisionTree", "ExtraTree") or is_one_of(ensemble, "RandomForest", "ExtraTrees"):
+        return _forest(model, method)
+    if is_one_of(ensemble, "GradientBoosting"):
+        return _gradient_boosting(model, method)
+    return _histogram_boosting(model, method) if is_one_of(ensemble, "HistGradientBoosting") else None
+
+
+def _sklearn_tree(tree: Any, value: Floats) -> _Tree:
+    feature = np.where(tree.children_left >= 0, tree.feature, -1)
+    return _Tree(feature, tree.threshold, tree.children_left, tree.children_right, tree.missing_go_to_left != 0, value)
+
+
+def _forest(model: Any, method: str) -> Ensemble | None:
+    trees = [estimator.tree_ for estimator in getattr(model, "estimators_", [model])]
+    if not hasattr(model, "classes_"):
+        finish = _regress(method, model.n_outputs_, scale=1.0 / len(trees))
+    elif model.n_outputs_ > 1 or model.n_classes_ == 1 or method == "decision_function":
+        return None
+    else:
+        finish = _classify(method, model.n_classes_, model.classes_, "identity", 1.0 / len(trees))
+    # (N, outputs, 1) of regressions, (N, 1, classes) of shares
+    parts = [_sklearn_tree(tree, tree.value.reshape(tree.node_count, -1)) for tree in trees]
+    return _join(parts, 0.0, finish, model.n_features_in_, "float32", "float64")
+
+
+def _boosting_finish(model: Any, method: str, columns: int, at_cut: bool) -> Finish | None:
+    link, scale = _SKLEARN_LINKS[type(model._loss.link).__name__]
+    if hasattr(model, "classes_"):
+        return _classify(method, columns, model.classes_, link, scale, cut=0.0, at_cut=at_cut)
+    return _regress(method, columns, link, scale)
+
+
+def _gradient_boosting(model: Any, method: str) -> Ensemble | None:
+    from sklearn.dummy import DummyClassifier, DummyRegressor
+
+    constant = type(model.init_) in (str, DummyClassifier, DummyRegressor)
+    if not constant or getattr(model.init_, "strategy", None) == "stratified":  # the latter is random
+        return None
+    columns = model.estimators_.shape[1]
+    # The first guess is the same for every row: scikit-learn computes it, through the link of its loss.
+    offset = model._raw_predict_init(np.zeros((1, model.n_features_in_), dtype=np.float32))[0]
+    trees = [
+        _sklearn_tree(tree.tree_, _in_column(model.learning_rate * tree.tree_.value[:, 0, 0], k, columns))
+        for stage in model.estimators_
+        for k, tree in enumerate(stage)
+    ]
+    finish = _boosting_finish(model, method, columns, at_cut=True)
+    return _join(trees, offset, finish, model.n_features_in_, "float32", "float64")
+
+
+def _histogram_boosting(model: Any, method: str) -> Ensemble | None:
+    n_features, columns = model.n_features_in_, model.n_trees_per_iteration_
+    order, values = np.arange(n_features), []
+    if model._preprocessor is not None:
+        # The categorical columns come first, each value replaced by its place among the known ones.
+        order = np.argsort(~np.asarray(model.is_categorical_), kind="stable")
+        values = model._preprocessor.named_transformers_["encoder"].categories_
+        if any(found.dtype.kind not in "biuf" for found in values):
+            return None  # texts are in no numeric array
+    trees = []
+    for stage in model._predictors:
+        for k, predictor in enumerate(stage):
+            nodes = predictor.nodes
+            leaf, splits = nodes["is_leaf"] != 0, {}
+            feature = np.where(leaf, -1, order[np.where(leaf, 0, nodes["feature_idx"])])
+            for node in np.flatnonzero(~leaf & (nodes["is_categorical"] != 0)):
+                known = values[nodes["feature_idx"][node]].astype(np.float64)
+                codes = _bits(predictor.raw_left_cat_bitsets[nodes["bitset_idx"][node]]).astype(np.int64)
+                splits[int(node)] = Categories(known[codes], known[~np.isnan(known)])
+            threshold, missing_left = nodes["num_threshold"], nodes["missing_go_to_left"]
+            added = _in_column(nodes["value"], k, columns)
+            trees.append(_Tree(feature, threshold, nodes["left"], nodes["right"], missing_left, added, splits))
+    finish = _boosting_finish(model, method, columns, at_cut=False)
+    return _join(trees, model._baseline_prediction, finish, n_features, "float64", "float64")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# LightGBM
+
+_LIGHTGBM_LINKS: dict[str, Link] = {
+    **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "quantile", "mape"), "identity"),
+    **dict.fromkeys(("poisson", "gamma", "tweedie"), "exp"),
+    **dict.fromkeys(("binary", "multiclassova", "cross_entropy"), "logistic"),
+    "multiclass": "softmax",
+}
+_LIGHTGBM_ZERO = float(np.float32(1e-35))  # what is not farther from 0 is 0
+
+
+def _read_lightgbm(model: Any, method: str) -> Ensemble | None:
+    import lightgbm
+
+    if type(model) not in (lightgbm.Booster, lightgbm.LGBMRegressor, lightgbm.LGBMClassifier):
+        return None
+    booster = model if type(model) is lightgbm.Booster else model.booster_
+    if booster is not model and (callable(model.objective_) or model.get_params().get("pred_early_stop")):
+        return None
+    head, *bodies = booster.model_to_string().split("\nend of trees")[0].split("\nTree=")
+    fields = dict(line.partition("=")[::2] for line in head.splitlines())
+    columns = int(fields["num_tree_per_iteration"])
+    trees = [_lightgbm_tree(body, t % columns, columns) for t, body in enumerate(bodies)]
+    objective, *options = fields["objective"].split()
+    settings = dict(option.partition(":")[::2] for option in options)
+    if not set(settings) <= {"sqrt", "sigmoid", "num_class"}:
+        return None
+    link = "signed_square" if "sqrt" in settings else _LIGHTGBM_LINKS[objective]
+    scale = float(settings.get("sigmoid", 1.0))
+    if "average_output" in fields:  # random forests; raw scores are not averaged
+        scale *= columns / len(trees)
+    if type(model) is lightgbm.LGBMClassifier:
+        finish = _classify(method, columns, model.classes_, link, scale)
+    else:
+        finish = _regress(method, columns, link, scale)
+    return _join(trees, 0.0, finish, int(fields["max_feature_idx"]) + 1, "float64", "float64")
+
+
+def _lightgbm_tree(text: str, column: int, columns: int) -> _Tree:
+    """One tree of a model's text: inner nodes first, then the leaves, to which negative children point."""
+    fields = dict(line.partition("=")[::2] for line in text.splitlines())
+
+    def numbers(name: str, dtype: Any, leaf: Any = None) -> NDArray[Any]:
+        found = np.array(fields.get(name, "").split(), dtype=dtype)
+        return found if leaf is None else np.append(found, np.full(leaves, leaf, dtype=dtype))
+
+    leaves = int(fields["num_leaves"])
+    feature, kind = numbers("split_feature", np.int64, -1), numbers("decision_type", np.int64, 0)
+    threshold = numbers("threshold", np.float64, 0.0)
+    categorical, missing = kind & 1 != 0, (kind >> 2) & 3
+    if fields["is_linear"] != "0" or np.any(~categorical & (missing == 1)):
+        raise ValueError("linear leaves, or zeros as missing values: an interval of them goes the way of NaN")
+    bounds, words, splits = numbers("cat_boundaries", np.int64), numbers("cat_threshold", np.uint32), {}
+    for node in np.flatnonzero(categorical):
+        start, stop = bounds[int(threshold[node])], bounds[int(threshold[node]) + 1]
+        splits[int(node)] = Categories(_bits(words[start:stop]), whole="trunc")
+    # NaN is 0 where none was seen in training; in a categorical split it is in no set.
+    missing_left = np.where(missing == 2, kind & 2 != 0, threshold >= 0.0) & ~categorical
+    zero = np.where(threshold >= 0.0, _LIGHTGBM_ZERO, np.nextafter(-_LIGHTGBM_ZERO, -np.inf))
+    threshold = np.where(np.abs(threshold) <= _LIGHTGBM_ZERO, zero, threshold)
+    left, right = numbers("left_child", np.int64, 0), numbers("right_child", np.int64, 0)
+    left, right = (np.where(child < 0, leaves - 2 - child, child) for child in (left, right))
+    value = np.append(np.zeros(leaves - 1), numbers("leaf_value", np.float64))
+    return _Tree(feature, threshold, left, right, missing_left, _in_column(value, column, columns), splits)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# XGBoost
+
+_XGBOOST_LINKS: dict[str, Link] = {
+    **dict.fromkeys(("reg:squarederror", "reg:squaredlogerror", "reg:absoluteerror"), "identity"),
+    **dict.fromkeys(("reg:pseudohubererror", "reg:quantileerror", "binary:logitraw"), "identity"),
+    **dict.fromkeys(("count:poisson", "reg:gamma", "reg:tweedie"), "exp"),
+    **dict.fromkeys(("reg:logistic", "binary:logistic"), "logistic"),
+    **dict.fromkeys(("multi:softprob", "multi:softmax"), "softmax"),
+    "binary:hinge": "step",
+}
+
+
+def _read_xgboost(model: Any, method: str) -> Ensemble | None:
+    import xgboost
+
+    kind = type(model)
+    classifiers = (xgboost.XGBClassifier, xgboost.XGBRFClassifier)
+    if kind not in (xgboost.Booster, xgboost.XGBRegressor, xgboost.XGBRFRegressor, *classifiers):
+        return None
+    booster = model if kind is xgboost.Booster else model.get_booster()
+    if booster is not model and not np.isnan(model.missing):
+        return None
+    learner = json.loads(bytes(booster.save_raw("json")))["learner"]
+    gbm, shape, objective = (learner[name] for name in ("gradient_booster", "learner_model_param", "objective"))
+    if gbm["name"] not in ("gbtree", "dart"):
+        return None
+    forest, name = gbm.get("gbtree", gbm)["model"], objective["name"]
+    targets, best = int(shape["num_target"]), None if booster is model else booster.attr("best_iteration")
+    columns = max(int(shape["num_class"]), targets, 1)
+    # After early stopping the estimators use the best iterations only, a booster all.
+    used = len(forest["trees"]) if best is None else forest["iteration_indptr"][int(best) + 1]
+    weights = np.asarray(gbm.get("weight_drop", [1.0] * used), dtype=np.float32)[:used]
+    parts = zip(forest["trees"][:used], forest["tree_info"][:used], weights, strict=True)
+    trees = [_xgboost_tree(tree, column, columns, weight) for tree, column, weight in parts]
+    link = _XGBOOST_LINKS[name]
+    if kind in classifiers:
+        if targets > 1 or method == "decision_function" or (name == "binary:logitraw" and method != "predict"):
+            return None
+        finish = _classify(method, columns, model.classes_, link, 1.0)
+    elif name == "multi:softmax" and method == "predict":
+        finish = Finish("identity", "argmax", classes=tuple(float(k) for k in range(columns)))
+    else:
+        finish = _regress(method, columns, link)
+    base = np.asarray(json.loads(shape["base_score"]), dtype=np.float32).astype(np.float64)
+    if link in ("logistic", "exp"):  # it is stored among the predictions, not the raw outputs
+        base = logit(np.clip(base, 1e-6, 1 - 1e-6)) if link == "logistic" else np.log(base)
+    return _join(trees, base, finish, int(shape["num_feature"]), "float32", "float32")
+
+
+def _xgboost_tree(tree: Mapping[str, Any], column: int, columns: int, weight: np.float32) -> _Tree:
+    left, right = np.asarray(tree["left_children"]), np.asarray(tree["right_children"])
+    condition = np.asarray(tree["split_conditions"], dtype=np.float32)
+    feature = np.where(left >= 0, np.asarray(tree["split_indices"]), -1)
+    missing_left, splits = np.asarray(tree["default_left"]) != 0, {}
+    segments = (tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"])
+    for node, start, size in zip(*segments, strict=True):
+        found = np.sort(np.asarray(tree["categories"][start : start + size], dtype=np.float64))
+        splits[int(node)] = Categories(found, whole="floor")
+        # Listed values go right, all others left: exchanged, so that a split lists what goes left.
+        left[node], right[node], missing_left[node] = right[node], left[node], not missing_left[node]
+    categorical = (np.asarray(tree["split_type"]) == 1) & (feature >= 0)
+    if int(tree["tree_param"]["size_leaf_vector"]) > 1 or set(splits) != set(np.flatnonzero(categorical).tolist()):
+        raise ValueError("leaves with several values, or a categorical split without its categories")
+    threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)  # x < t
+    return _Tree(feature, threshold, left, right, missing_left, _in_column(condition * weight, column, columns), splits)
+
+
+_READERS = {"sklearn": _read_sklearn, "lightgbm": _read_lightgbm, "xgboost": _read_xgboost}
