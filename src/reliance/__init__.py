@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from reliance import functional, losses, models
+from reliance import functional, losses, models, samplers
+from reliance.comparisons import Delta, RelativeImportance
+from reliance.conditional import conditional_model_reliance, relative_importance
 from reliance.importance import ablation_importance, model_reliance, permutation_importance
 from reliance.losses import Metric
 from reliance.results import Importance, load
@@ -10,13 +12,18 @@ from reliance.results import Importance, load
 __version__ = "0.1.0"
 
 __all__ = [
+    "Delta",
     "Importance",
     "Metric",
+    "RelativeImportance",
     "ablation_importance",
+    "conditional_model_reliance",
     "functional",
     "load",
     "losses",
     "model_reliance",
     "models",
     "permutation_importance",
+    "relative_importance",
+    "samplers",
 ]

@@ -1,0 +1,127 @@
+"""Results for several sets of variables, and the paired differences between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import inference
+from reliance.results import Importance, TestResult
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Influence:
+    """How rows move the p estimates of a set: measured rows (p, n), those of the sampler's fit (p, m), groups (p, J).
+
+    What the estimates of two sets have in common cancels in the difference of their influences. ``replicates`` are the
+    estimates without each group of rows, where only refitting knows, and then the others are None.
+    """
+
+    rows: Floats | None
+    training: Floats | None
+    replicates: Floats | None
+
+
+@dataclass(frozen=True, eq=False)
+class Delta:
+    """The difference of two relative importances, measured on the same rows with the same random numbers.
+
+    A non-zero difference between the set G and the larger set G with N says that the feature depends on N given G
+    (Theorem 2 of König et al.).
+
+    Attributes
+    ----------
+    names : tuple of str
+        The features.
+    values, std_error : arrays (p,)
+    degrees_of_freedom : int
+    """
+
+    names: tuple[str, ...]
+    values: Floats
+    std_error: Floats
+    degrees_of_freedom: int
+
+    def interval(self, level: float = 0.95) -> Floats:
+        """Confidence intervals ``(p, 2)``."""
+        return inference.interval(self.values, self.std_error, self.degrees_of_freedom, level)
+
+    def test(self, alternative: str = "two-sided", adjust: str = "holm") -> TestResult:
+        """The t tests of no difference."""
+        if alternative not in inference.ALTERNATIVES:
+            known = ", ".join(map(repr, inference.ALTERNATIVES))
+            raise ValueError(f"alternative={alternative!r} is not known: use one of {known}")
+        statistic, p = inference.t_test(self.values, self.std_error, self.degrees_of_freedom, alternative, False)
+        return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
+
+    def __repr__(self) -> str:
+        ends = self.interval()
+        lines = [
+            f"  {name:<12} {value: .6g}  [{low: .6g}, {high: .6g}]"
+            for name, value, (low, high) in zip(self.names, self.values, ends, strict=True)
+        ]
+        return "\n".join([f"Delta of {len(self.names)} features, 95% intervals", *lines])
+
+
+@dataclass(frozen=True, eq=False)
+class RelativeImportance(Mapping[str, Importance]):
+    """Relative importances given several sets of variables: ``result["X2"]`` is an `Importance`."""
+
+    sets: dict[str, Importance]
+    influences: dict[str, Influence]
+
+    def __getitem__(self, name: str) -> Importance:
+        if name not in self.sets:
+            raise KeyError(f"{name!r} is not one of the sets {', '.join(map(repr, self.sets))}")
+        return self.sets[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sets)
+
+    def __len__(self) -> int:
+        return len(self.sets)
+
+    def delta(self, first: str, second: str) -> Delta:
+        """The importance given the first set minus that given the second, paired row by row.
+
+        Parameters
+        ----------
+        first, second : str
+            Names of two sets, usually a smaller and a larger one.
+        """
+        a, b = self[first], self[second]
+        one, other = self.influences[first], self.influences[second]
+        difference = a.values - b.values
+        if one.replicates is not None and other.replicates is not None:
+            error = jackknife_spread(one.replicates - other.replicates)
+            df = one.replicates.shape[1] - 1
+        elif one.rows is not None and other.rows is not None:
+            psi = one.rows - other.rows
+            error = np.sqrt(np.var(psi, axis=1, ddof=1) / psi.shape[1] + _training_variance(one, other))
+            df = a.n - 1
+        else:
+            raise ValueError(f"the errors of {first!r} and {second!r} are of different kinds and cannot be paired")
+        return Delta(a.names, difference, np.asarray(error), df)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"given {name or '(nothing)'}:\n{result!r}" for name, result in self.sets.items())
+
+
+def _training_variance(one: Influence, other: Influence) -> Floats | float:
+    parts = [part for part in (one.training, other.training) if part is not None]
+    if not parts:
+        return 0.0
+    psi = parts[0] if len(parts) == 1 else parts[0] - parts[1]
+    return np.asarray(np.var(psi, axis=1, ddof=1) / psi.shape[1])
+
+
+def jackknife_spread(replicates: Floats) -> Floats:
+    """The standard errors (p,) of estimates without each of J groups, (p, J): sqrt((J - 1) / J sum of squares)."""
+    groups = replicates.shape[1]
+    centred = replicates - replicates.mean(axis=1, keepdims=True)
+    return np.asarray(np.sqrt((groups - 1) / groups * np.sum(centred**2, axis=1)))

@@ -1,0 +1,247 @@
+"""What a fitted sampler adds to the error of an estimate: it is not known, it was estimated.
+
+The mean loss depends on the sampler's parameters, and those on the rows they were fitted on. Where the sampler is a
+least squares fit, each of these rows has a known influence on the parameters, and a derivative of the mean loss turns
+it into an influence on the estimate. Otherwise the sampler is fitted again without a group of rows, group by group.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array, blocks, inference, rng
+from reliance._array import Array
+from reliance.draws import Normal, Residuals, ValueDraws
+from reliance.executors import Base, Caller
+from reliance.features import Feature
+from reliance.inputs import Problem
+from reliance.plans import Plan
+from reliance.reductions import Moments
+from reliance.rng import Indices
+from reliance.stores import ArrayStore, Scrambled, Values
+
+Floats = NDArray[np.float64]
+Advance = Callable[[int], None]
+Change = Callable[[range, Array], Array]
+# The step of the derivatives, in standard deviations of the residual: central differences are exact for squared error
+# of linear models at any step, and a model of steps, such as a tree, needs one that it can see.
+_STEP = 0.25
+# Draws that the derivative of the mean loss is taken from: a mean over all rows, it needs few.
+DERIVATIVE_DRAWS = 4
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Influences on the mean loss, one for each loss: of the evaluated rows (n,), or of the training rows (m,)."""
+
+    rows: tuple[Floats, ...]
+    training: tuple[Floats, ...] | None
+
+
+@dataclass(frozen=True)
+class Runner:
+    """The engine on one problem: model, rows, base pass, progress."""
+
+    problem: Problem
+    base: Base
+    call: Caller
+    advance: Advance
+
+    def moments(self, store: Any, plan: Plan, feature: Feature) -> tuple[Moments, ...]:
+        """Of a feature, replaced as the store and the plan say; for each loss."""
+        problem = dataclasses.replace(self.problem, store=store)
+        return blocks.evaluate(problem, plan, self.base, self.call, (feature,), self.advance).moments[feature.name]
+
+    def without(self, gone: Indices) -> Runner:
+        """The same rows, some of which do not count: they have no weight, but may lend."""
+        weights = np.ones(self.problem.n) if self.problem.host_weights is None else self.problem.host_weights.copy()
+        weights[gone] = 0.0
+        losses = self.base.losses[0]
+        device = _array.from_host(weights, self.problem.xp, self.problem.device, losses.dtype)
+        problem = dataclasses.replace(self.problem, weights=device, host_weights=weights)
+        return Runner(problem, dataclasses.replace(self.base, weights=device), self.call, self.advance)
+
+    def keep(self, ids: Indices) -> Runner:
+        """The same on some of the rows."""
+        xp, dev = self.problem.xp, self.problem.device
+        index = _array.from_host(ids, xp, dev, _array.index_dtype(xp))
+
+        def take(array: Array | None) -> Any:
+            return None if array is None else xp.take(array, index, axis=0)
+
+        weights = self.problem.host_weights
+        problem = dataclasses.replace(
+            self.problem,
+            store=ArrayStore(take(self.problem.flat), self.problem.store.shape),
+            targets=tuple(take(t) for t in self.problem.targets),
+            weights=take(self.problem.weights),
+            host_weights=None if weights is None else weights[ids],
+        )
+        base = dataclasses.replace(
+            self.base,
+            predictions=take(self.base.predictions),
+            slack=take(self.base.slack),
+            targets=tuple(take(t) for t in self.base.targets),
+            losses=tuple(take(v) for v in self.base.losses),
+            host_losses=tuple(v[ids] for v in self.base.host_losses),
+            weights=take(self.base.weights),
+        )
+        return Runner(problem, base, self.call, self.advance)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Least squares
+
+
+def residual_effect(runner: Runner, parts: Residuals, plan: Plan, feature: Feature) -> Effect:
+    """Of x~_ik = z_i'B + (x_k - z_k'B), B by least squares: res_i z_i' Szz^-1 g, g = mean of dL/dx~ (z_i - z_k).
+
+    The mean of dL/dx~ over the donors of a row, or over the rows of a donor, is the difference of two runs in which the
+    mean is moved by a step: their row sums and donor sums are all that is needed.
+    """
+    design = _host(parts.design)
+    flat, shape = runner.problem.flat, runner.problem.store.shape
+    gradients = []
+    for a, step in enumerate(_steps(parts.residual)):
+        means = (parts.mean + _along(parts.mean, a, step), parts.mean - _along(parts.mean, a, step))
+        stores = (Scrambled(flat, shape, feature, mean, parts.residual) for mean in means)
+        up, down = (runner.moments(store, plan, feature) for store in stores)
+        gradients.append([_slope(runner, design, p, m, plan, step) for p, m in zip(up, down, strict=True)])
+    return _least_squares_effect(parts, _host(parts.residual), design, gradients)
+
+
+def normal_effect(runner: Runner, parts: ValueDraws, plan: Plan, feature: Feature) -> Effect:
+    """Of x~ = z'B + L eps, eps normal: through B, and through the Cholesky factor L of the residuals' covariance."""
+    normal = parts.normal
+    assert normal is not None
+    design, scale = _host(normal.design), _host(normal.scale)
+    flat, shape = runner.problem.flat, runner.problem.store.shape
+    g = scale.shape[0]
+
+    def difference(change: Change, step: float) -> list[tuple[Moments, Moments]]:
+        def moved(sign: float) -> Values:
+            return Values(flat, shape, feature, partial(_moved, parts, sign * step, change))
+
+        up, down = (runner.moments(moved(sign), plan, feature) for sign in (1.0, -1.0))
+        return list(zip(up, down, strict=True))
+
+    gradients, slopes = [], []
+    for a in range(g):
+        step = _STEP * float(np.linalg.norm(scale[a]))
+        pairs = difference(partial(_unit, a), step)
+        gradients.append([_slope(runner, design, up, down, plan, step) for up, down in pairs])
+        for b in range(a + 1):
+            pairs = difference(partial(_noise, normal, a, b), step)
+            slopes.append([_mean_slope(runner, up, down, plan, step) for up, down in pairs])
+    residual = _host(normal.training[1]) if normal.training is not None else _own_residual(runner, normal, feature)
+    found = _least_squares_effect(normal, residual, design, gradients)
+    return _with_scale(found, residual, scale, slopes)
+
+
+def _moved(parts: ValueDraws, step: float, change: Change, rows: range, u: Array) -> Array:
+    values = parts.values(rows, u)
+    return values + step * change(rows, values)
+
+
+def _unit(a: int, rows: range, values: Array) -> Array:
+    """1 in the place of x~_a."""
+    return _along(values, a, 1.0)
+
+
+def _noise(normal: Normal, a: int, b: int, rows: range, values: Array) -> Array:
+    """eps_b in the place of x~_a."""
+    xp = _array.namespace(values)
+    inverse = np.linalg.inv(_host(normal.scale))[b]
+    centred = values - normal.mean[rows.start : rows.stop, None, :]
+    weights = _array.from_host(inverse, xp, _array.device(values), values.dtype)
+    eps = xp.sum(centred * weights, axis=2)
+    return _along(values, a, 1.0) * eps[:, :, None]
+
+
+def _own_residual(runner: Runner, normal: Normal, feature: Feature) -> Floats:
+    return np.asarray(_host(runner.problem.flat)[:, list(feature.columns)] - _host(normal.mean))
+
+
+def _with_scale(found: Effect, residual: Floats, scale: Floats, slopes: list[list[float]]) -> Effect:
+    """Adds what the covariance contributes: dL = L low(L^-1 (res res' - Sigma) L^-T), low halving the diagonal."""
+    inverse = np.linalg.inv(scale)
+    white = residual @ inverse.T
+    inner = white[:, :, None] * white[:, None, :] - np.eye(len(scale))
+    low = np.tril(inner) - 0.5 * inner * np.eye(len(scale))
+    factor = np.einsum("ab,ibc->iac", scale, low)
+    places = [(a, b) for a in range(len(scale)) for b in range(a + 1)]
+
+    def more(loss: int) -> Floats:
+        return np.asarray(sum(slopes[k][loss] * factor[:, a, b] for k, (a, b) in enumerate(places)))
+
+    if found.training is not None:
+        return Effect(found.rows, tuple(t + more(k) for k, t in enumerate(found.training)))
+    return Effect(tuple(r + more(k) for k, r in enumerate(found.rows)), None)
+
+
+def _least_squares_effect(
+    parts: Residuals | Normal, residual: Floats, design: Floats, gradients: list[list[Floats]]
+) -> Effect:
+    """Sum over target columns a of res_ia z_i' Szz^-1 g_a, for each loss."""
+    bread = _host(parts.bread)
+    where = (design, residual) if parts.training is None else tuple(_host(t) for t in parts.training)
+    effects = tuple(
+        np.asarray(sum(where[1][:, a] * (where[0] @ (bread @ gradient[k])) for a, gradient in enumerate(gradients)))
+        for k in range(len(gradients[0]))
+    )
+    if parts.training is None:
+        return Effect(effects, None)
+    return Effect(tuple(np.zeros(len(design)) for _ in effects), effects)
+
+
+def _slope(runner: Runner, design: Floats, up: Moments, down: Moments, plan: Plan, step: float) -> Floats:
+    """(q,): the derivative of the (weighted) mean loss in the coefficients."""
+    w = _weights(runner)
+    rows = w * (up.row_sum - down.row_sum)
+    donors = up.donor_sum - down.donor_sum
+    return np.asarray(design.T @ (rows - donors) / (2.0 * step * plan.n * plan.draws * w.mean()))
+
+
+def _mean_slope(runner: Runner, up: Moments, down: Moments, plan: Plan, step: float) -> float:
+    w = _weights(runner)
+    return float(np.sum(w * (up.row_sum - down.row_sum)) / (2.0 * step * plan.n * plan.draws * w.mean()))
+
+
+def _weights(runner: Runner) -> Floats:
+    weights = runner.problem.host_weights
+    return np.ones(runner.problem.n) if weights is None else weights
+
+
+def _steps(residual: Array) -> list[float]:
+    return [float(max(_STEP * s, 1e-300)) for s in np.std(_host(residual), axis=0)]
+
+
+def _along(like: Array, a: int, step: float) -> Array:
+    """Zeros but for the last axis' place a."""
+    xp = _array.namespace(like)
+    unit = np.zeros(like.shape[-1])
+    unit[a] = step
+    return xp.zeros_like(like) + _array.from_host(unit, xp, _array.device(like), like.dtype)
+
+
+def _host(x: Any) -> Floats:
+    return np.asarray(_array.to_host(x), dtype=np.float64)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Any sampler: delete a group, fit again
+
+
+def jackknife_groups(key: int, n: int) -> list[tuple[Indices, Indices]]:
+    """The rows that are left, and those that are not, when each of (at most) 20 random groups is deleted."""
+    order = rng.ordering(key, n, 0)
+    groups = min(n, inference.JACKKNIFE_GROUPS)
+    group = np.arange(n) % groups
+    return [(np.sort(order[group != g]), np.sort(order[group == g])) for g in range(groups)]

@@ -1,0 +1,134 @@
+"""Conditional model reliance's own samplers: what the other columns predict stays, the rest is another row's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reliance import _array
+from reliance._array import Array
+from reliance.draws import FittedSampler, Residuals, take_columns, wide
+from reliance.regressors import KernelRidge, least_squares
+from reliance.samplers import FittedGaussian, FittedResidual, Gaussian, Residual, copied, row_folds
+
+
+@dataclass(frozen=True, eq=False)
+class Thresholds:
+    """A column of two values: row i takes the high one from donor k if ``latent_k > cut_i``; (n, 1) each."""
+
+    cut: Array
+    latent: Array
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Scrambler:
+    """Predictions of a regressor, in-sample or cross-fitted, plus the residuals of other rows.
+
+    Parameters
+    ----------
+    regressor : estimator, "kernel_ridge" or None
+        None: least squares.
+    classifier : estimator or None
+        Of columns with two values, with ``predict_proba``.
+    crossfit : int or None
+        Folds.
+    latent : int or None
+        The column of X that holds a number in [0, 1) for each row, which a classifier needs.
+    """
+
+    regressor: Any = None
+    classifier: Any = None
+    crossfit: int | None = None
+    latent: int | None = None
+
+    def __post_init__(self) -> None:
+        wanted = (("regressor", self.regressor, "predict"), ("classifier", self.classifier, "predict_proba"))
+        for name, given, method in wanted:
+            able = hasattr(given, "fit") and hasattr(given, method)
+            if given is not None and not able and (name, given) != ("regressor", "kernel_ridge"):
+                raise TypeError(f"{name}={given!r} has no fit() and {method}(): pass an estimator that has")
+        folds = self.crossfit
+        if folds is not None and (isinstance(folds, bool) or not isinstance(folds, int) or folds < 2):
+            raise ValueError(f"crossfit={self.crossfit!r}: pass a number of folds of at least 2, or None")
+
+    def fit(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> FittedSampler:
+        if self.classifier is not None and len(target) == 1 and _levels(X, target[0]) is not None:
+            return _FittedClassifier(self, X, target[0], given)
+        if self.regressor is None and self.crossfit is None:
+            return FittedGaussian(Gaussian(), X, target, given, self._least_squares(X, target, given))
+        regressor = KernelRidge() if self.regressor == "kernel_ridge" else self.regressor
+        fitted = FittedResidual(Residual(regressor or _Ols(), self.crossfit or 2), X, target, given)
+        return fitted if self.crossfit else _InSample(fitted)
+
+    def _least_squares(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> Any:
+        try:
+            return least_squares(wide(X, given), wide(X, target), labels=given, eps=_array.epsilon(X))
+        except ValueError as error:
+            raise ValueError(
+                f"column {target[0]} of X cannot be predicted from the others by least squares: they are collinear or "
+                "as many as the rows. Leave columns out, or pass a regressor, for instance regressor='kernel_ridge'"
+            ) from error
+
+
+class _Ols:
+    """Least squares as an estimator of the host, for cross-fitting."""
+
+    def fit(self, Z: Any, t: Any) -> _Ols:
+        self.fitted = least_squares(Z, t[:, None])
+        return self
+
+    def predict(self, Z: Any) -> Any:
+        return self.fitted.predict(Z)[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class _InSample:
+    """The course notes' definition: each row is predicted by a fit that it took part in."""
+
+    fitted: FittedResidual
+
+    def on(self, X: Array) -> Residuals:
+        return self.fitted.in_sample(X)
+
+
+@dataclass(frozen=True, eq=False)
+class _FittedClassifier:
+    scrambler: Scrambler
+    X: Array
+    column: int
+    given: tuple[int, ...]
+
+    def on(self, X: Array) -> Any:
+        assert self.scrambler.latent is not None
+        low, high = _levels(X, self.column) or (0.0, 1.0)
+        Z = _array.to_host(take_columns(X, self.given))
+        is_high = _array.to_host(X[:, self.column]) == high
+        share = np.clip(self._probabilities(Z, is_high), 0.0, 1.0)
+        # The row's own value is the high one where its number is above the cut: a number from that part.
+        cut = 1.0 - share
+        u = np.asarray(_array.to_host(X[:, self.scrambler.latent]), dtype=np.float64)
+        latent = np.where(is_high, cut + (1.0 - u) * share, u * cut)
+        xp, dev = _array.namespace(X), _array.device(X)
+        kept, lent = (_array.from_host(a[:, None], xp, dev, X.dtype) for a in (cut, latent))
+        return Thresholds(kept, lent, low, high)
+
+    def _probabilities(self, Z: Any, is_high: Any) -> Any:
+        """Of the high value, for each row; from rows of other folds if cross-fitted."""
+        folds = self.scrambler.crossfit
+        if folds is None:
+            return copied(self.scrambler.classifier).fit(Z, is_high).predict_proba(Z)[:, 1]
+        found, fold = np.empty(len(Z)), row_folds(self.X, (self.column, *self.given), folds)
+        for k in np.unique(fold):
+            model = copied(self.scrambler.classifier).fit(Z[fold != k], is_high[fold != k])
+            found[fold == k] = model.predict_proba(Z[fold == k])[:, 1]
+        return found
+
+
+def _levels(X: Array, column: int) -> tuple[float, float] | None:
+    """The two values of a column; None if it has another number of them."""
+    values = np.unique(_array.to_host(X[:, column]))
+    return (float(values[0]), float(values[1])) if len(values) == 2 else None

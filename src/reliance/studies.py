@@ -1,0 +1,285 @@
+"""One feature given other variables: fit a sampler, replace, evaluate, and know what the fit adds to the error."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array, corrections, inference, plans, results
+from reliance._array import Array
+from reliance.comparisons import Influence, jackknife_spread
+from reliance.corrections import DERIVATIVE_DRAWS, Effect, Runner
+from reliance.draws import DonorDraws, Residuals, Sampler, ValueDraws
+from reliance.features import Feature
+from reliance.inference import Summary
+from reliance.inputs import Problem
+from reliance.plans import Plan
+from reliance.reductions import Moments
+from reliance.results import Importance
+from reliance.rng import Indices
+from reliance.scrambling import Thresholds
+from reliance.stores import ArrayStore, Scrambled, Thresholded, Values
+from reliance.variables import Variables
+
+Floats = NDArray[np.float64]
+
+
+class Measured(NamedTuple):
+    """One feature given one set: its moments for each loss, and what is known of the sampler's own error."""
+
+    plan: Plan
+    moments: tuple[Moments, ...]
+    effect: Effect | None
+    replicates: Floats | None  # (J, L): estimates without each group of rows
+    training_replicates: Floats | None
+    evaluations: int
+    route: str
+
+
+class Study(NamedTuple):
+    """What all features and sets of a call share."""
+
+    runner: Runner
+    variables: Variables
+    training: Array | None
+    sampler: Sampler
+    plan: Plan
+    compare: str
+
+    @property
+    def fitted_on(self) -> Array:
+        return self.variables.matrix if self.training is None else self.training
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One feature, one set
+
+
+def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: bool) -> Measured:
+    """A feature relative to some columns; ``refits``: by the jackknife also where nothing is fitted."""
+    runner, n = study.runner, study.runner.problem.n
+    target = tuple(column for column in feature.columns if column not in given)
+    if not target:  # what is given is kept: nothing is replaced
+        nothing = Moments(np.zeros(n), np.zeros(n), 0.0, None if study.plan.rectangular else np.zeros(study.plan.draws))
+        losses = len(runner.problem.losses)
+        return Measured(study.plan, (nothing,) * losses, _no_effect(study), None, None, 0, "given")
+    piece = Feature(feature.name, target)
+    if not given:
+        moments = runner.moments(runner.problem.store, study.plan, piece)
+        replicates = _replicates(study, piece, given, None) if refits else None
+        return Measured(study.plan, moments, _no_effect(study), replicates, None, _count(study.plan), "marginal")
+    parts = study.sampler.fit(study.fitted_on, target, given).on(study.variables.matrix)
+    store, plan = _replacement(runner.problem, parts, study.plan, piece, None)
+    _report_alone(parts, feature)
+    moments = runner.moments(store, plan, piece)
+    effect, extra = _effect(study, parts, piece)
+    if effect is not None:
+        return Measured(plan, moments, effect, None, None, _count(plan) + extra, _route(study.sampler))
+    replicates = _replicates(study, piece, given, parts)
+    trained = None if study.training is None else _training_replicates(study, piece, given)
+    runs = len(replicates) + (0 if trained is None else len(trained))
+    return Measured(plan, moments, None, replicates, trained, _count(plan) * (1 + runs), _route(study.sampler))
+
+
+def _no_effect(study: Study) -> Effect:
+    return Effect(tuple(np.zeros(study.runner.problem.n) for _ in study.runner.problem.losses), None)
+
+
+def _count(plan: Plan) -> int:
+    return plan.n * plan.columns
+
+
+def _route(sampler: Any) -> str:
+    return type(sampler).__name__.lower()
+
+
+def _replacement(problem: Problem, parts: Any, plan: Plan, feature: Feature, ids: Indices | None) -> tuple[Any, Plan]:
+    """The store and the plan of a fitted sampler; ``ids`` are the rows' numbers where they are a part of more."""
+    flat, shape = problem.flat, problem.store.shape
+    if isinstance(parts, Residuals):
+        return Scrambled(flat, shape, feature, parts.mean, parts.residual), plan
+    if isinstance(parts, Thresholds):
+        return Thresholded(flat, shape, feature, parts.cut, parts.latent, parts.low, parts.high), plan
+    if isinstance(parts, ValueDraws):
+        drawn = plans.Values(problem.n, plan.draws, problem.key, parts.uniforms, ids)
+        return Values(flat, shape, feature, parts.values), drawn
+    if isinstance(parts, DonorDraws):
+        named = plans.Named(problem.n, plan.draws, problem.key, parts.donors, ids, parts.strata)
+        return ArrayStore(flat, shape), named
+    raise TypeError(
+        f"the sampler's on(X) returned {type(parts).__name__}: return samplers.Residuals, ValueDraws or DonorDraws"
+    )
+
+
+def _report_alone(parts: Any, feature: Feature) -> None:
+    if isinstance(parts, DonorDraws) and len(parts.alone):
+        shown = ", ".join(map(str, parts.alone[:10].tolist())) + (", ..." if len(parts.alone) > 10 else "")
+        warnings.warn(
+            f"feature {feature.name!r}: {len(parts.alone)} rows are alone in their stratum and keep their own value, "
+            f"which makes the importance smaller: rows {shown}. Use larger strata",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, int]:
+    """The sampler's own error where it is known without refitting, and the evaluations that it took."""
+    runner, plan = study.runner, study.plan
+    n = runner.problem.n
+    few: Plan = plan if plan.kind == "halves" else plans.Shifts(n, min(DERIVATIVE_DRAWS, n - 1), runner.problem.key)
+    if isinstance(parts, Residuals) and parts.design is not None:
+        return corrections.residual_effect(runner, parts, few, feature), 2 * len(feature.columns) * _count(few)
+    if isinstance(parts, ValueDraws) and parts.normal is not None:
+        drawn = plans.Values(n, min(DERIVATIVE_DRAWS, plan.draws), runner.problem.key, parts.uniforms)
+        g = len(feature.columns)
+        return corrections.normal_effect(runner, parts, drawn, feature), (2 * g + g * (g + 1)) * _count(drawn)
+    if isinstance(parts, DonorDraws) and parts.strata is not None:
+        return _no_effect(study), 0
+    return None, 0
+
+
+def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: Any) -> Floats:
+    """``(J, L)``: the estimates without each group of rows, the sampler fitted without it.
+
+    Draws stay what they are. Where a plan names the donors, the deleted rows are taken away from the sums, as rows and
+    as donors; otherwise the sampler draws for the rows that are left, by the same uniform numbers.
+    """
+    problem, found = study.runner.problem, []
+    for kept, gone in corrections.jackknife_groups(problem.key, problem.n):
+        matrix = problem.xp.take(study.variables.matrix, _index(problem, kept), axis=0)
+        refit: Any = None
+        if given:
+            fitted_on = matrix if study.training is None else study.training
+            refit = study.sampler.fit(fitted_on, feature.columns, given).on(matrix)
+        if parts is None or isinstance(parts, Residuals | Thresholds):
+            runner = study.runner.without(gone)
+            whole = parts if refit is None else _merged(parts, refit, kept, gone)
+            store, plan = (problem.store, study.plan)
+            if whole is not None:
+                store, plan = _replacement(problem, whole, study.plan, feature, None)
+            moments = runner.moments(store, plan, feature)
+            found.append(_estimates(runner, moments, plan, study.compare, gone))
+        else:
+            runner = study.runner.keep(kept)
+            store, plan = _replacement(runner.problem, refit, study.plan, feature, kept)
+            moments = runner.moments(store, plan, feature)
+            found.append(_estimates(runner, moments, plan, study.compare))
+    return np.asarray(found)
+
+
+def _merged(parts: Any, refit: Any, kept: Indices, gone: Indices) -> Any:
+    """What a refitted sampler says of the rows that are left, and the first fit of the others, which do not count."""
+    order = np.argsort(np.concatenate([kept, gone]))
+
+    def merge(new: Array, old: Array) -> Array:
+        xp, dev = _array.namespace(old), _array.device(old)
+        index, back = (_array.from_host(i, xp, dev, _array.index_dtype(xp)) for i in (gone, order))
+        return xp.take(xp.concat([new, xp.take(old, index, axis=0)]), back, axis=0)
+
+    if isinstance(parts, Residuals):
+        return Residuals(merge(refit.mean, parts.mean), merge(refit.residual, parts.residual))
+    cut, latent = merge(refit.cut, parts.cut), merge(refit.latent, parts.latent)
+    return Thresholds(cut, latent, parts.low, parts.high)
+
+
+def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...]) -> Floats:
+    """``(J, L)``: the estimates with the sampler fitted without each group of its own rows."""
+    problem, found = study.runner.problem, []
+    assert study.training is not None
+    for ids, _ in corrections.jackknife_groups(problem.key, int(study.training.shape[0])):
+        training = problem.xp.take(study.training, _index(problem, ids), axis=0)
+        parts = study.sampler.fit(training, feature.columns, given).on(study.variables.matrix)
+        store, plan = _replacement(problem, parts, study.plan, feature, None)
+        found.append(_estimates(study.runner, study.runner.moments(store, plan, feature), plan, study.compare))
+    return np.asarray(found)
+
+
+def _index(problem: Problem, ids: Indices) -> Array:
+    return _array.from_host(ids, problem.xp, problem.device, _array.index_dtype(problem.xp))
+
+
+def _estimates(
+    runner: Runner, moments: tuple[Moments, ...], plan: Plan, compare: str, gone: Indices | None = None
+) -> list[float]:
+    """The value of each loss; without the donors that are gone."""
+    weights = runner.problem.host_weights
+    w = np.ones(plan.n) if weights is None else weights
+    cells, lost = plan.draws * w.sum(), np.zeros(plan.n) if gone is None else plan.spread(w)
+    found = []
+    for one, base in zip(moments, runner.base.host_losses, strict=True):
+        total = np.sum(w * one.row_sum)
+        if gone is not None:
+            total -= np.sum(one.donor_sum[gone])
+        excess = float(total / (cells - (0.0 if gone is None else np.sum(lost[gone]))))
+        found.append(1.0 + excess / inference.risk(base, weights) if compare == "ratio" else excess)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Summaries and results
+
+
+def _summary(study: Study, case: Measured, loss: int, keep_rows: bool) -> tuple[Summary, Influence]:
+    """The summary of one feature under one loss, and how rows move it (p = 1)."""
+    problem, base = study.runner.problem, study.runner.base.host_losses[loss]
+    effect = None if case.effect is None else case.effect.rows[loss]
+    found = inference.summarize(
+        case.moments[loss], base, problem.host_weights, case.plan, study.compare, keep_rows=keep_rows, effect=effect
+    )
+    training = None
+    if case.replicates is not None:
+        variance = jackknife_spread(case.replicates[:, loss][None, :])[0] ** 2
+        if case.training_replicates is not None:
+            variance += jackknife_spread(case.training_replicates[:, loss][None, :])[0] ** 2
+        found = found.with_error(float(np.sqrt(variance)), skewness=0.0)
+    elif case.effect is not None and case.effect.training is not None:
+        scale = 1.0 / inference.risk(base, problem.host_weights) if study.compare == "ratio" else 1.0
+        training = scale * case.effect.training[loss]
+        variance = found.std_error**2 + np.var(training, ddof=1) / len(training)
+        found = found.with_error(float(np.sqrt(variance)))
+    replicates = None if case.replicates is None else case.replicates[:, loss]
+    return found, Influence(found.influence if replicates is None else None, training, replicates)
+
+
+def result_of(
+    study: Study, features: Sequence[Feature], cases: list[Measured], loss: int, method: str
+) -> tuple[Importance, Influence]:
+    problem, base = study.runner.problem, study.runner.base
+    function = problem.losses[loss]
+    keep_rows = "rows" in problem.keep
+    pairs = [_summary(study, case, loss, keep_rows) for case in cases]
+    drawn = [case.plan.kind for case in cases if case.route not in ("given", "marginal")] or [study.plan.kind]
+    kind = "jackknife" if any(case.replicates is not None for case in cases) else drawn[0]
+    result = results.from_summaries(
+        [feature.name for feature in features],
+        [summary for summary, _ in pairs],
+        base_risk=inference.risk(base.host_losses[loss], problem.host_weights),
+        compare=study.compare,
+        method=method,
+        loss=function.name,
+        plan_kind=kind,
+        n=problem.n,
+        draws_per_row=study.plan.draws,
+        evaluations=[case.evaluations for case in cases],
+        routes=[case.route for case in cases],
+        block=None,
+        key=problem.key,
+        keep_rows=keep_rows,
+    )
+    return result, _stacked([influence for _, influence in pairs])
+
+
+def _stacked(parts: list[Influence]) -> Influence:
+    """Of all features; a part that some features do not have is 0 there, or unknown."""
+
+    def rows(name: str) -> Floats | None:
+        found = [getattr(part, name) for part in parts]
+        known = [one for one in found if one is not None]
+        return np.stack([np.zeros_like(known[0]) if one is None else one for one in found]) if known else None
+
+    replicates = rows("replicates")
+    return Influence(rows("rows") if replicates is None else None, rows("training"), replicates)

@@ -1,0 +1,158 @@
+"""What can be conditioned on: the model's features, and variables that it never saw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reliance import _array, rng
+from reliance._array import Array
+from reliance.features import column_names
+from reliance.inputs import Problem, as_array
+
+REST = "rest"
+
+
+@dataclass(frozen=True, eq=False)
+class Variables:
+    """Features and context side by side.
+
+    Attributes
+    ----------
+    matrix : array (n, P + C)
+    width : int
+        P, the number of columns of X.
+    columns : dict
+        The columns of each name.
+    """
+
+    matrix: Array
+    width: int
+    columns: dict[str, tuple[int, ...]]
+
+    def with_uniforms(self, key: int) -> Variables:
+        """With one more column: a number in [0, 1) for each row."""
+        xp, dev = _array.namespace(self.matrix), _array.device(self.matrix)
+        u = _array.from_host(rng.uniforms(key, 0, int(self.matrix.shape[0]), 0, 1), xp, dev, self.matrix.dtype)
+        return Variables(xp.concat([self.matrix, u], axis=1), self.width, self.columns)
+
+    def given(self, wanted: Any, target: tuple[int, ...]) -> tuple[int, ...]:
+        """The columns of a resolved set of variables, for a feature with these columns."""
+        if wanted == REST:
+            return tuple(j for j in range(self.width) if j not in target)
+        return tuple(wanted)
+
+
+def gather(problem: Problem, names: Sequence[str] | None, context: Any, y: Array | None) -> Variables:
+    """The variables of the evaluated rows."""
+    flat = problem.flat
+    columns: dict[str, tuple[int, ...]] = {
+        name: (j,) for j, name in enumerate(column_names(names, problem.store.shape))
+    }
+    if context is None:
+        return Variables(_floating(flat), int(flat.shape[1]), columns)
+    parts, width = [_floating(flat)], int(flat.shape[1])
+    for name, values in _checked_context(context, flat).items():
+        if name in columns:
+            raise ValueError(f"context: {name!r} is the name of a feature, too; give the variable another name")
+        if y is not None and _is_label(values, y):
+            raise ValueError(f"context: {name!r} equals y; the label cannot be conditioned on")
+        columns[name] = tuple(range(width, width + int(values.shape[1])))
+        width += int(values.shape[1])
+        parts.append(_array.namespace(flat).astype(values, parts[0].dtype))
+    return Variables(_array.namespace(flat).concat(parts, axis=1), int(flat.shape[1]), columns)
+
+
+def gather_training(fit_on: Any, evaluated: Variables, X: Array) -> Array:
+    """``(m, P + C)``: the rows that samplers are fitted on, if not the evaluated ones."""
+    if not isinstance(fit_on, tuple | list) or len(fit_on) != 2:
+        raise TypeError(f"fit_on is a {type(fit_on).__name__}: pass (X_train, context_train), the second may be None")
+    rows, context = as_array(fit_on[0], "fit_on[0]"), fit_on[1]
+    if _array.namespace(rows) is not _array.namespace(X) or _array.device(rows) != _array.device(X):
+        raise TypeError(f"fit_on: X_train is a {_array.describe(rows)} but X is a {_array.describe(X)}: convert it")
+    xp = _array.namespace(rows)
+    flat = xp.reshape(rows, (rows.shape[0], -1))
+    if int(flat.shape[1]) != evaluated.width:
+        raise ValueError(f"fit_on: X_train has {flat.shape[1]} columns but X has {evaluated.width}")
+    outside = {name: place for name, place in evaluated.columns.items() if place[0] >= evaluated.width}
+    found = {} if context is None else _checked_context(context, flat)
+    missing = [name for name in outside if name not in found]
+    if missing:
+        raise ValueError(f"fit_on: context_train lacks {missing[0]!r}, which context has: pass it for the same rows")
+    dtype = evaluated.matrix.dtype
+    parts = [xp.astype(flat, dtype, copy=False), *(xp.astype(found[name], dtype) for name in outside)]
+    training = parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
+    if training.shape[1] != evaluated.matrix.shape[1]:
+        raise ValueError("fit_on: the variables of context_train have other widths than those of context")
+    return training
+
+
+def resolve_given(given: Any, variables: Variables) -> dict[str, Any]:
+    """Sets of variables by name: columns, or "rest". One set that is not named has the name ""."""
+    if isinstance(given, Mapping):
+        if not given:
+            raise ValueError("given is an empty mapping: name at least one set, for instance {'none': []}")
+        return {str(name): _columns(members, variables) for name, members in given.items()}
+    return {"": _columns(given, variables)}
+
+
+def _columns(members: Any, variables: Variables) -> Any:
+    if isinstance(members, str):
+        if members == REST:
+            return REST
+        raise TypeError(f"given={members!r} is a text: pass a list of names, [{members!r}], or 'rest'")
+    if not isinstance(members, Sequence):
+        raise TypeError(f"given={members!r} is a {type(members).__name__}: pass a list of names or indices, or 'rest'")
+    found: list[int] = []
+    for member in members:
+        if isinstance(member, bool | np.bool_) or not isinstance(member, str | int | np.integer):
+            raise TypeError(f"given holds {member!r}: name features by name or index, context variables by name")
+        if isinstance(member, str):
+            if member not in variables.columns:
+                known = ", ".join(map(repr, variables.columns))
+                raise ValueError(
+                    f"given names {member!r}, which is neither a feature nor a variable of context ({known}); the "
+                    "label cannot be conditioned on"
+                )
+            found += variables.columns[member]
+        elif not 0 <= int(member) < variables.width:
+            raise ValueError(f"given holds the index {member}: X has the columns 0 to {variables.width - 1}")
+        else:
+            found.append(int(member))
+    return tuple(dict.fromkeys(found))
+
+
+def _checked_context(context: Any, flat: Array) -> dict[str, Array]:
+    """Each variable as (n, k), of the namespace and on the device of X."""
+    if not isinstance(context, Mapping):
+        raise TypeError(f"context is a {type(context).__name__}: pass a mapping from names to arrays (n,) or (n, k)")
+    found = {}
+    for name, given in context.items():
+        values = as_array(given, f"context[{name!r}]")
+        if _array.namespace(values) is not _array.namespace(flat) or _array.device(values) != _array.device(flat):
+            raise TypeError(
+                f"context[{name!r}] is a {_array.describe(values)} but X is a {_array.describe(flat)}: convert it"
+            )
+        if values.ndim not in (1, 2) or values.shape[0] != flat.shape[0]:
+            raise ValueError(
+                f"context[{name!r}] has shape {tuple(values.shape)}: it must have one entry or line for each of the "
+                f"{flat.shape[0]} rows"
+            )
+        if isinstance(values, np.ndarray) and values.dtype.kind in "US":
+            raise TypeError(f"context[{name!r}] holds text: pass categories as integers")
+        found[str(name)] = values[:, None] if values.ndim == 1 else values
+    return found
+
+
+def _floating(x: Array) -> Array:
+    xp = _array.namespace(x)
+    return x if _array.is_floating(xp, x.dtype) else xp.astype(x, _array.sum_dtype(xp, _array.device(x)))
+
+
+def _is_label(values: Array, y: Array) -> bool:
+    host = _array.to_host(values)
+    label = _array.to_host(y)
+    return label.ndim == 1 and host.shape[1] == 1 and np.array_equal(host[:, 0], label) and len(np.unique(label)) > 2
