@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import functional, variance
+from reliance import functional, samplers, variance
+from test_trees import made
 
 strict = pytest.importorskip("array_api_strict")
 cupy = pytest.importorskip("cupy")
@@ -136,6 +137,11 @@ def everything():
         cube = strict.reshape(X, (n, 3, 1))
         rl.model_reliance(lambda X: X[:, 0, 0], cube, y, features=np.array([[0], [1], [1]]))
         _pieces(X, y, w)
+        for leaves in ((5, 40), (70, 2)):
+            rl.model_reliance(made(0, leaves, columns=3, categorical=(1,)), X, y, weights=w, features=[0, 1, (0, 2)])
+        for sampler in ("gaussian", samplers.Gaussian(draws="normal"), "knn", "leaves"):
+            rl.relative_importance(lambda X: X[:, 0], X, y, given=[1], features=[0], sampler=sampler, draws=3, rng=1)
+        rl.conditional_model_reliance(lambda X: X[:, 0], X, y, weights=w, features=[0])
 
 
 def _difference(function):

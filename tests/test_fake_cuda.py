@@ -17,6 +17,10 @@ import pytest
 
 import reliance as rl
 from reliance import _array, blocks, functional, loss_checks, variance
+from reliance.structure import tree_blocks
+from reliance.structure.cells import column_cells
+from reliance.structure.leaf_masks import fold_trees, mask_tables, skeleton
+from test_trees import LEVELS, made
 
 torch = pytest.importorskip("torch")
 
@@ -255,6 +259,25 @@ def test_functional_stays_on_the_device(cuda, traffic, block):
     found += functional.hull(torch.mean(rows), torch.sqrt(population), gamma, 1.96, True)
     assert all(x.device == CUDA for x in (*found, rows, donors, spread))
     assert traffic["download"] == traffic["loop"] == 0
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_leaf_masks_stay_on_the_device(cuda, traffic, outputs):
+    """The tables are made on the host and uploaded; from there on a block of rows needs nothing of it."""
+    model = made(0, (5, 40), outputs=outputs)
+    columns = [column_cells(model, j, LEVELS[np.arange(N) % 5]) for j in range(3)]
+    xp = _array.namespace(tensor(1))
+    tables = mask_tables(model, skeleton(model), columns, [0, 2], xp, CUDA, torch.float64)
+    traffic.clear()
+    table = fold_trees(tensor(tables.lines, N, dtype=torch.float64), tensor(3, N, dtype=torch.int64), tables.trees)
+    y = tensor(N, dtype=torch.float64) if outputs == 1 else tensor(N, outputs, dtype=torch.float64)
+    rows = tree_blocks.Rows(tensor(N, outputs, dtype=torch.float64), (y,), tensor(N, dtype=torch.float64))
+    context = tree_blocks.Context((rl.losses.squared_error,), model.finish, 1e-12, None)
+    changes = torch.stack([table[:5]] * outputs)
+    sums = tree_blocks.table_sums(context, changes, rows, tensor(5, dtype=torch.float64))
+    assert sums.device == CUDA
+    assert sums.shape == (1, N + 5 + 3)
+    assert not traffic
 
 
 @pytest.mark.parametrize("kind", ["pairs", "shifts", "resample", "permutations", "halves"])

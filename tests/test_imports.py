@@ -28,6 +28,7 @@ ORDER = (
     "inputs",
     "variables",
     "plans",
+    "sampled_plans",
     "draws",
     "regressors",
     "neighbours",

@@ -162,6 +162,37 @@ def test_linear_object_is_the_literal_double_loop(backend):
         backend.assert_close(found.values[j], switched - base, scale=100.0)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.data(),
+    n=st.integers(4, 12),
+    compare=st.sampled_from(["difference", "ratio"]),
+    weighted=st.booleans(),
+    shift=st.sampled_from([0.0, 100.0]),
+)
+def test_any_linear_model(data, n, compare, weighted, shift):
+    """Ties, constant columns, zero coefficients, groups."""
+    values = st.sampled_from([0.0, 1.0, 1.5, -2.0, 0.25])
+    X = data.draw(hnp.arrays(np.float64, (n, 4), elements=values)) + shift
+    coef = data.draw(hnp.arrays(np.float64, 4, elements=st.sampled_from([0.0, 1.0, -0.5, 3.0])))
+    y = data.draw(hnp.arrays(np.float64, n, elements=st.floats(-2, 2))) + 10.0
+    w = data.draw(hnp.arrays(np.float64, n, elements=st.floats(0.5, 2))) if weighted else None
+    model = rl.models.Linear(coef, -shift * coef.sum())
+    options = {"compare": compare, "weights": w, "features": [0, 1, 2, 3, (0, 1), (2, 3)]}
+    plain = rl.model_reliance(model, X, y, route="plain", keep="rows", **options)
+    for keep in ((), ("rows",)):  # in one pass over all features, and row by row
+        found = rl.model_reliance(model, X, y, keep=keep, **options)
+        assert set(found.routes) <= {"linear", "unused"}
+        for name in (
+            "values",
+            "replaced_risk",
+            "std_error",
+            "random_variable_error",
+            *(["row_values"] if keep else []),
+        ):
+            np.testing.assert_allclose(getattr(found, name), getattr(plain, name), rtol=1e-9, atol=1e-9, err_msg=name)
+
+
 def test_a_model_with_a_link_is_not_linear():
     X, y, _ = tied_data()
     model = PoissonRegressor().fit(X, np.abs(y))
@@ -388,6 +419,32 @@ def test_torch_sequential_never_recomputes_the_wide_product(monkeypatch):
     assert_same(found, plain)
     assert sum(m for width, m in rows if width == 100) == 30  # the base pass
     assert net.training
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(3, 10),
+    compare=st.sampled_from(["difference", "ratio"]),
+    weighted=st.booleans(),
+    block=st.sampled_from([None, 1, 7, (2, 3)]),
+    outputs=st.sampled_from([1, 3]),
+)
+def test_any_first_layer(seed, n, compare, weighted, block, outputs):
+    """Ties, constant columns, several outputs, groups of any columns."""
+    rng = np.random.default_rng(seed)
+    X = rng.choice([0.0, 1.0, -0.5, 2.0], size=(n, 66))
+    X[:, 5] = 1.0
+    W, b = rng.normal(size=(66, 4)), rng.normal(size=4)
+    y = 10.0 + (rng.normal(size=n) if outputs == 1 else rng.normal(size=(n, outputs)))
+    model = rl.models.FirstLayer(W, b, lambda H: np.tanh(H)[:, 0] if outputs == 1 else np.tanh(H)[:, :outputs])
+    options = {"compare": compare, "block": block, "features": [0, 5, (1, 2), (7, 30, 65)], "keep": "rows"}
+    options["weights"] = rng.uniform(0.5, 2.0, n) if weighted else None
+    plain = rl.model_reliance(model, X, y, route="plain", **options)
+    for route in ("auto", "first_layer"):
+        found = rl.model_reliance(model, X, y, route=route, **options)
+        for name in ("values", "replaced_risk", "row_values", "std_error", "random_variable_error"):
+            np.testing.assert_allclose(getattr(found, name), getattr(plain, name), rtol=1e-10, atol=1e-10, err_msg=name)
 
 
 def test_a_hooked_first_layer_is_left_alone():

@@ -114,6 +114,12 @@ def sum_dtype(xp: Namespace, dev: Device) -> DType:
     return found.get("float64", found["float32"])
 
 
+def as_floating(x: Array) -> Array:
+    """Floating numbers as they are, integers in the widest real dtype."""
+    xp = namespace(x)
+    return x if is_floating(xp, x.dtype) else xp.astype(x, sum_dtype(xp, device(x)))
+
+
 def index_dtype(xp: Namespace) -> DType:
     """int64, or int32 where JAX runs without 64-bit types."""
     if compat.is_jax_namespace(xp):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from reliance import blocks, plans, samplers, variables
 from reliance._array import Array
@@ -12,7 +14,7 @@ from reliance.corrections import Runner
 from reliance.draws import Sampler
 from reliance.executors import Caller
 from reliance.importance import base_risks, checked_shifts, reliance_plan
-from reliance.inputs import Block, Problem, Progress, check_choice, prepare
+from reliance.inputs import Block, Problem, Progress, as_array, check_choice, prepare
 from reliance.plans import Plan
 from reliance.results import Importance
 from reliance.rng import RandomState
@@ -110,14 +112,15 @@ def relative_importance(
     """
     check_choice(compare, _COMPARE, "compare")
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
-    known = variables.gather(problem, names, context, y)
+    moved = isinstance(as_array(X, "X"), np.ndarray) and not isinstance(problem.flat, np.ndarray)
+    known = variables.gather(problem, names, context, y, moved)
     sets = variables.resolve_given(given, known)
-    training = None if fit_on is None else variables.gather_training(fit_on, known, problem.flat)
+    training = None if fit_on is None else variables.gather_training(fit_on, known, problem.flat, moved)
     plan = plans.Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
     found = _measure(problem, known, training, samplers.resolve(sampler), plan, compare, sets, "relative_importance")
     if not problem.several:
-        return found[problem.losses[0].name] if isinstance(given, dict) else found[problem.losses[0].name][""]
-    return found if isinstance(given, dict) else {name: result[""] for name, result in found.items()}
+        return found[problem.losses[0].name] if isinstance(given, Mapping) else found[problem.losses[0].name][""]
+    return found if isinstance(given, Mapping) else {name: result[""] for name, result in found.items()}
 
 
 def conditional_model_reliance(
@@ -223,11 +226,13 @@ def _measure(
         base = blocks.base_pass(problem, call)
         base_risks(problem, base, compare)
         study = Study(Runner(problem, base, call, advance), known, training, sampler, plan, compare)
-        cases, refits = {}, False
-        # Sets that nothing is given in come last: where the others are refitted, they have to be comparable.
-        for name in sorted(sets, key=lambda name: len(sets[name]) == 0):
-            cases[name] = [measured(study, f, known.given(sets[name], f.columns), refits) for f in problem.features]
-            refits = refits or any(case.replicates is not None for case in cases[name])
+        cases: dict[str, list[Any]] = {name: [None] * len(problem.features) for name in sets}
+        jobs = [(name, k, known.given(sets[name], f.columns)) for name in sets for k, f in enumerate(problem.features)]
+        refits = False
+        # Where nothing is given comes last: if the others are refitted, it has to be comparable.
+        for name, k, given in sorted(jobs, key=lambda job: not job[2]):
+            cases[name][k] = measured(study, problem.features[k], given, refits)
+            refits = refits or cases[name][k].replicates is not None
     found = {}
     for loss, function in enumerate(problem.losses):
         parts = {name: result_of(study, problem.features, cases[name], loss, method) for name in sets}

@@ -107,7 +107,7 @@ def residual_effect(runner: Runner, parts: Residuals, plan: Plan, feature: Featu
     mean is moved by a step: their row sums and donor sums are all that is needed.
     """
     design = _host(parts.design)
-    flat, shape = runner.problem.flat, runner.problem.store.shape
+    flat, shape = _array.as_floating(runner.problem.flat), runner.problem.store.shape
     gradients = []
     for a, step in enumerate(_steps(parts.residual)):
         means = (parts.mean + _along(parts.mean, a, step), parts.mean - _along(parts.mean, a, step))
@@ -122,7 +122,7 @@ def normal_effect(runner: Runner, parts: ValueDraws, plan: Plan, feature: Featur
     normal = parts.normal
     assert normal is not None
     design, scale = _host(normal.design), _host(normal.scale)
-    flat, shape = runner.problem.flat, runner.problem.store.shape
+    flat, shape = _array.as_floating(runner.problem.flat), runner.problem.store.shape
     g = scale.shape[0]
 
     def difference(change: Change, step: float) -> list[tuple[Moments, Moments]]:

@@ -143,6 +143,17 @@ def check_columns(X: Array, target: Sequence[int], given: Sequence[int]) -> None
     both = sorted(set(target) & set(given))
     if both:
         raise ValueError(f"given={tuple(given)} holds column {both[0]} of the target: given itself it keeps its value")
+    check_finite(X, (*target, *given))
+
+
+def check_finite(X: Array, columns: Sequence[int]) -> None:
+    xp = namespace(X)
+    bad = np.flatnonzero(~to_host(xp.all(xp.isfinite(take_columns(X, columns)), axis=0)))
+    if bad.size:
+        raise ValueError(
+            f"column {columns[bad[0]]} of X (context variables come last) holds NaN or infinite values, which a "
+            "sampler cannot take: drop those rows, or leave the column out of features and given"
+        )
 
 
 def take_columns(X: Array, columns: Sequence[int]) -> Array:

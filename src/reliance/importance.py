@@ -11,7 +11,7 @@ from reliance._array import Array
 from reliance.executors import Base, Caller
 from reliance.inference import Floats, Summary
 from reliance.inputs import Block, Problem, Progress, check_choice, check_draws, prepare
-from reliance.losses import Loss, Metric
+from reliance.losses import Metric, has_rows
 from reliance.plans import Plan
 from reliance.reductions import Moments
 from reliance.results import Importance
@@ -274,7 +274,7 @@ def measure(
         moments = {name: of_losses[index] for name, of_losses in run.moments.items()}
         found[function.name] = results.from_summaries(
             [feature.name for feature in problem.features],
-            _summaries(problem, base.host_losses[index], plan, compare, _has_rows(function), jobs, moments),
+            _summaries(problem, base.host_losses[index], plan, compare, has_rows(function), jobs, moments),
             base_risk=risk,
             compare=compare,
             method=method,
@@ -327,11 +327,6 @@ def base_risks(problem: Problem, base: Base, compare: str) -> list[float]:
                 "use compare='difference'"
             )
     return risks
-
-
-def _has_rows(function: Loss | Metric) -> bool:
-    """Whether a loss has per-row values, its own or through an influence function."""
-    return not isinstance(function, Metric) or function.influence is not None
 
 
 def checked_shifts(draws: Any, n: int, name: str) -> int:

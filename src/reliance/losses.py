@@ -360,6 +360,11 @@ def predicts_labels(loss: Loss | Metric) -> bool:
     return loss in (zero_one, accuracy)
 
 
+def has_rows(loss: Loss | Metric) -> bool:
+    """Whether there are values of rows, a loss's own or through a metric's influence function."""
+    return not isinstance(loss, Metric) or loss.influence is not None
+
+
 def compares_labels(loss: Loss | Metric) -> bool:
     """Whether ``y`` holds labels, so that a classifier's own classes say what they are."""
     return loss.target == "class" or predicts_labels(loss)

@@ -9,7 +9,7 @@ import numpy as np
 
 from reliance import _array
 from reliance._array import Array
-from reliance.draws import FittedSampler, Residuals, take_columns, wide
+from reliance.draws import FittedSampler, Residuals, check_finite, take_columns, wide
 from reliance.regressors import KernelRidge, least_squares
 from reliance.samplers import FittedGaussian, FittedResidual, Gaussian, Residual, copied, row_folds
 
@@ -56,6 +56,7 @@ class Scrambler:
             raise ValueError(f"crossfit={self.crossfit!r}: pass a number of folds of at least 2, or None")
 
     def fit(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> FittedSampler:
+        check_finite(X, (*target, *given))
         if self.classifier is not None and len(target) == 1 and _levels(X, target[0]) is not None:
             return _FittedClassifier(self, X, target[0], given)
         if self.regressor is None and self.crossfit is None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, corrections, inference, plans, results
+from reliance import _array, corrections, inference, plans, results, sampled_plans
 from reliance._array import Array
 from reliance.comparisons import Influence, jackknife_spread
 from reliance.corrections import DERIVATIVE_DRAWS, Effect, Runner
@@ -17,6 +17,7 @@ from reliance.draws import DonorDraws, Residuals, Sampler, ValueDraws
 from reliance.features import Feature
 from reliance.inference import Summary
 from reliance.inputs import Problem
+from reliance.losses import has_rows
 from reliance.plans import Plan
 from reliance.reductions import Moments
 from reliance.results import Importance
@@ -70,8 +71,9 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
     piece = Feature(feature.name, target)
     if not given:
         moments = runner.moments(runner.problem.store, study.plan, piece)
-        replicates = _replicates(study, piece, given, None) if refits else None
-        return Measured(study.plan, moments, _no_effect(study), replicates, None, _count(study.plan), "marginal")
+        replicates, extra = _replicates(study, piece, given, None) if refits else (None, 0)
+        count = _count(study.plan) + extra
+        return Measured(study.plan, moments, _no_effect(study), replicates, None, count, "marginal")
     parts = study.sampler.fit(study.fitted_on, target, given).on(study.variables.matrix)
     store, plan = _replacement(runner.problem, parts, study.plan, piece, None)
     _report_alone(parts, feature)
@@ -79,10 +81,9 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
     effect, extra = _effect(study, parts, piece)
     if effect is not None:
         return Measured(plan, moments, effect, None, None, _count(plan) + extra, _route(study.sampler))
-    replicates = _replicates(study, piece, given, parts)
-    trained = None if study.training is None else _training_replicates(study, piece, given)
-    runs = len(replicates) + (0 if trained is None else len(trained))
-    return Measured(plan, moments, None, replicates, trained, _count(plan) * (1 + runs), _route(study.sampler))
+    replicates, extra = _replicates(study, piece, given, parts)
+    trained, more = (None, 0) if study.training is None else _training_replicates(study, piece, given)
+    return Measured(plan, moments, None, replicates, trained, _count(plan) + extra + more, _route(study.sampler))
 
 
 def _no_effect(study: Study) -> Effect:
@@ -100,15 +101,16 @@ def _route(sampler: Any) -> str:
 def _replacement(problem: Problem, parts: Any, plan: Plan, feature: Feature, ids: Indices | None) -> tuple[Any, Plan]:
     """The store and the plan of a fitted sampler; ``ids`` are the rows' numbers where they are a part of more."""
     flat, shape = problem.flat, problem.store.shape
+    floating = _array.as_floating(flat)  # a mean plus a residual is no integer
     if isinstance(parts, Residuals):
-        return Scrambled(flat, shape, feature, parts.mean, parts.residual), plan
+        return Scrambled(floating, shape, feature, parts.mean, parts.residual), plan
     if isinstance(parts, Thresholds):
         return Thresholded(flat, shape, feature, parts.cut, parts.latent, parts.low, parts.high), plan
     if isinstance(parts, ValueDraws):
-        drawn = plans.Values(problem.n, plan.draws, problem.key, parts.uniforms, ids)
-        return Values(flat, shape, feature, parts.values), drawn
+        drawn = sampled_plans.Values(problem.n, plan.draws, problem.key, parts.uniforms, ids)
+        return Values(floating, shape, feature, parts.values), drawn
     if isinstance(parts, DonorDraws):
-        named = plans.Named(problem.n, plan.draws, problem.key, parts.donors, ids, parts.strata)
+        named = sampled_plans.Named(problem.n, plan.draws, problem.key, parts.donors, ids, parts.strata)
         return ArrayStore(flat, shape), named
     raise TypeError(
         f"the sampler's on(X) returned {type(parts).__name__}: return samplers.Residuals, ValueDraws or DonorDraws"
@@ -134,7 +136,7 @@ def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, 
     if isinstance(parts, Residuals) and parts.design is not None:
         return corrections.residual_effect(runner, parts, few, feature), 2 * len(feature.columns) * _count(few)
     if isinstance(parts, ValueDraws) and parts.normal is not None:
-        drawn = plans.Values(n, min(DERIVATIVE_DRAWS, plan.draws), runner.problem.key, parts.uniforms)
+        drawn = sampled_plans.Values(n, min(DERIVATIVE_DRAWS, plan.draws), runner.problem.key, parts.uniforms)
         g = len(feature.columns)
         return corrections.normal_effect(runner, parts, drawn, feature), (2 * g + g * (g + 1)) * _count(drawn)
     if isinstance(parts, DonorDraws) and parts.strata is not None:
@@ -142,13 +144,13 @@ def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, 
     return None, 0
 
 
-def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: Any) -> Floats:
-    """``(J, L)``: the estimates without each group of rows, the sampler fitted without it.
+def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: Any) -> tuple[Floats, int]:
+    """``(J, L)``: the estimates without each group of rows, the sampler fitted without it; and the evaluations.
 
     Draws stay what they are. Where a plan names the donors, the deleted rows are taken away from the sums, as rows and
     as donors; otherwise the sampler draws for the rows that are left, by the same uniform numbers.
     """
-    problem, found = study.runner.problem, []
+    problem, found, count = study.runner.problem, [], 0
     for kept, gone in corrections.jackknife_groups(problem.key, problem.n):
         matrix = problem.xp.take(study.variables.matrix, _index(problem, kept), axis=0)
         refit: Any = None
@@ -168,7 +170,8 @@ def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: A
             store, plan = _replacement(runner.problem, refit, study.plan, feature, kept)
             moments = runner.moments(store, plan, feature)
             found.append(_estimates(runner, moments, plan, study.compare))
-    return np.asarray(found)
+        count += _count(plan)
+    return np.asarray(found), count
 
 
 def _merged(parts: Any, refit: Any, kept: Indices, gone: Indices) -> Any:
@@ -180,22 +183,28 @@ def _merged(parts: Any, refit: Any, kept: Indices, gone: Indices) -> Any:
         index, back = (_array.from_host(i, xp, dev, _array.index_dtype(xp)) for i in (gone, order))
         return xp.take(xp.concat([new, xp.take(old, index, axis=0)]), back, axis=0)
 
+    if type(refit) is not type(parts):
+        raise ValueError(
+            "without a group of rows the sampler draws in another way, so its error is not known: a column that a "
+            "classifier predicts needs more rows of each of its two values"
+        )
     if isinstance(parts, Residuals):
         return Residuals(merge(refit.mean, parts.mean), merge(refit.residual, parts.residual))
     cut, latent = merge(refit.cut, parts.cut), merge(refit.latent, parts.latent)
     return Thresholds(cut, latent, parts.low, parts.high)
 
 
-def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...]) -> Floats:
-    """``(J, L)``: the estimates with the sampler fitted without each group of its own rows."""
-    problem, found = study.runner.problem, []
+def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...]) -> tuple[Floats, int]:
+    """``(J, L)``: the estimates with the sampler fitted without each group of its own rows; and the evaluations."""
+    problem, found, count = study.runner.problem, [], 0
     assert study.training is not None
     for ids, _ in corrections.jackknife_groups(problem.key, int(study.training.shape[0])):
         training = problem.xp.take(study.training, _index(problem, ids), axis=0)
         parts = study.sampler.fit(training, feature.columns, given).on(study.variables.matrix)
         store, plan = _replacement(problem, parts, study.plan, feature, None)
         found.append(_estimates(study.runner, study.runner.moments(store, plan, feature), plan, study.compare))
-    return np.asarray(found)
+        count += _count(plan)
+    return np.asarray(found), count
 
 
 def _index(problem: Problem, ids: Indices) -> Array:
@@ -227,10 +236,13 @@ def _summary(study: Study, case: Measured, loss: int, keep_rows: bool) -> tuple[
     """The summary of one feature under one loss, and how rows move it (p = 1)."""
     problem, base = study.runner.problem, study.runner.base.host_losses[loss]
     effect = None if case.effect is None else case.effect.rows[loss]
+    per_row, weights = has_rows(problem.losses[loss]), problem.host_weights
     found = inference.summarize(
-        case.moments[loss], base, problem.host_weights, case.plan, study.compare, keep_rows=keep_rows, effect=effect
+        case.moments[loss], base, weights, case.plan, study.compare, per_row=per_row, keep_rows=keep_rows, effect=effect
     )
     training = None
+    if not per_row:  # a metric that says nothing about rows has no error but that of its draws
+        return found, Influence(np.full((problem.n,), np.nan), None, None)
     if case.replicates is not None:
         variance = jackknife_spread(case.replicates[:, loss][None, :])[0] ** 2
         if case.training_replicates is not None:

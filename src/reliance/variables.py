@@ -46,19 +46,21 @@ class Variables:
         return tuple(wanted)
 
 
-def gather(problem: Problem, names: Sequence[str] | None, context: Any, y: Array | None) -> Variables:
-    """The variables of the evaluated rows."""
+def gather(
+    problem: Problem, names: Sequence[str] | None, context: Any, y: Array | None, moved: bool = False
+) -> Variables:
+    """The variables of the evaluated rows; ``moved``: X was NumPy and went to a torch module, as they do, then."""
     flat = problem.flat
     columns: dict[str, tuple[int, ...]] = {
         name: (j,) for j, name in enumerate(column_names(names, problem.store.shape))
     }
     if context is None:
-        return Variables(_floating(flat), int(flat.shape[1]), columns)
-    parts, width = [_floating(flat)], int(flat.shape[1])
-    for name, values in _checked_context(context, flat).items():
+        return Variables(_array.as_floating(flat), int(flat.shape[1]), columns)
+    parts, width = [_array.as_floating(flat)], int(flat.shape[1])
+    for name, values in _checked_context(context, flat, moved).items():
         if name in columns:
             raise ValueError(f"context: {name!r} is the name of a feature, too; give the variable another name")
-        if y is not None and _is_label(values, y):
+        if y is not None and _is_label(values, as_array(y, "y")):
             raise ValueError(f"context: {name!r} equals y; the label cannot be conditioned on")
         columns[name] = tuple(range(width, width + int(values.shape[1])))
         width += int(values.shape[1])
@@ -66,11 +68,11 @@ def gather(problem: Problem, names: Sequence[str] | None, context: Any, y: Array
     return Variables(_array.namespace(flat).concat(parts, axis=1), int(flat.shape[1]), columns)
 
 
-def gather_training(fit_on: Any, evaluated: Variables, X: Array) -> Array:
+def gather_training(fit_on: Any, evaluated: Variables, X: Array, moved: bool = False) -> Array:
     """``(m, P + C)``: the rows that samplers are fitted on, if not the evaluated ones."""
     if not isinstance(fit_on, tuple | list) or len(fit_on) != 2:
         raise TypeError(f"fit_on is a {type(fit_on).__name__}: pass (X_train, context_train), the second may be None")
-    rows, context = as_array(fit_on[0], "fit_on[0]"), fit_on[1]
+    rows, context = _beside(as_array(fit_on[0], "fit_on[0]"), X, moved), fit_on[1]
     if _array.namespace(rows) is not _array.namespace(X) or _array.device(rows) != _array.device(X):
         raise TypeError(f"fit_on: X_train is a {_array.describe(rows)} but X is a {_array.describe(X)}: convert it")
     xp = _array.namespace(rows)
@@ -78,7 +80,7 @@ def gather_training(fit_on: Any, evaluated: Variables, X: Array) -> Array:
     if int(flat.shape[1]) != evaluated.width:
         raise ValueError(f"fit_on: X_train has {flat.shape[1]} columns but X has {evaluated.width}")
     outside = {name: place for name, place in evaluated.columns.items() if place[0] >= evaluated.width}
-    found = {} if context is None else _checked_context(context, flat)
+    found = {} if context is None else _checked_context(context, flat, moved)
     missing = [name for name in outside if name not in found]
     if missing:
         raise ValueError(f"fit_on: context_train lacks {missing[0]!r}, which context has: pass it for the same rows")
@@ -125,13 +127,13 @@ def _columns(members: Any, variables: Variables) -> Any:
     return tuple(dict.fromkeys(found))
 
 
-def _checked_context(context: Any, flat: Array) -> dict[str, Array]:
+def _checked_context(context: Any, flat: Array, moved: bool) -> dict[str, Array]:
     """Each variable as (n, k), of the namespace and on the device of X."""
     if not isinstance(context, Mapping):
         raise TypeError(f"context is a {type(context).__name__}: pass a mapping from names to arrays (n,) or (n, k)")
     found = {}
     for name, given in context.items():
-        values = as_array(given, f"context[{name!r}]")
+        values = _beside(as_array(given, f"context[{name!r}]"), flat, moved)
         if _array.namespace(values) is not _array.namespace(flat) or _array.device(values) != _array.device(flat):
             raise TypeError(
                 f"context[{name!r}] is a {_array.describe(values)} but X is a {_array.describe(flat)}: convert it"
@@ -147,9 +149,10 @@ def _checked_context(context: Any, flat: Array) -> dict[str, Array]:
     return found
 
 
-def _floating(x: Array) -> Array:
-    xp = _array.namespace(x)
-    return x if _array.is_floating(xp, x.dtype) else xp.astype(x, _array.sum_dtype(xp, _array.device(x)))
+def _beside(values: Array, X: Array, moved: bool) -> Array:
+    if moved and isinstance(values, np.ndarray):
+        return _array.from_host(values, _array.namespace(X), _array.device(X))
+    return values
 
 
 def _is_label(values: Array, y: Array) -> bool:
