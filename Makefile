@@ -43,6 +43,7 @@ bench: $(VENV)/.bench
 	$(BIN)/asv machine --yes
 	$(BIN)/asv run --python=same --quick --show-stderr $(ARGS)
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/exact.py
 
 clean:
 	rm -rf $(VENV) .asv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist demo.png

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reliance import functional, losses, models, samplers
+from reliance import functional, knockoffs, losses, models, samplers
 from reliance.comparisons import Delta, RelativeImportance
 from reliance.conditional import conditional_model_reliance, relative_importance
 from reliance.importance import ablation_importance, model_reliance, permutation_importance
@@ -19,6 +19,7 @@ __all__ = [
     "ablation_importance",
     "conditional_model_reliance",
     "functional",
+    "knockoffs",
     "load",
     "losses",
     "model_reliance",

@@ -376,23 +376,36 @@ def _seconds(call: Caller, block: Array) -> float:
     return time.perf_counter() - start
 
 
+class Reporter:
+    """Reports rows done: ``report(done, total)``."""
+
+    def __init__(self, total: int, report: Callable[[int, int], None]) -> None:
+        self.done, self.total, self.report = 0, total, report
+
+    def __call__(self, rows: int) -> None:
+        self.done += rows
+        self.report(self.done, self.total)
+
+    def expect(self, rows: int) -> None:
+        """More rows than were announced."""
+        self.total += rows
+
+
 @contextmanager
-def progress(problem: Problem, total: int) -> Iterator[Callable[[int], None]]:
+def progress(problem: Problem, total: int) -> Iterator[Reporter]:
     """How rows done are reported: not at all, to a bar, or to the user's function ``(done, total)``."""
     if problem.progress is False:
-        yield lambda rows: None
+        yield Reporter(total, lambda done, total: None)
     elif problem.progress is True:
         from tqdm.auto import tqdm
 
         with tqdm(total=total, unit="rows", unit_scale=True) as bar:
-            yield lambda rows: bar.update(rows) and None
+
+            def show(done: int, total: int) -> None:
+                bar.total = total
+                bar.update(done - bar.n)
+
+            yield Reporter(total, show)
     else:
         report: Any = problem.progress
-        done = 0
-
-        def advance(rows: int) -> None:
-            nonlocal done
-            done += rows
-            report(done, total)
-
-        yield advance
+        yield Reporter(total, report)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from reliance import _array, blocks, inference, rng
 from reliance._array import Array
+from reliance.blocks import Reporter
 from reliance.draws import Normal, Residuals, ValueDraws
 from reliance.executors import Base, Caller
 from reliance.features import Feature
@@ -28,7 +29,6 @@ from reliance.rng import Indices
 from reliance.stores import ArrayStore, Scrambled, Values
 
 Floats = NDArray[np.float64]
-Advance = Callable[[int], None]
 Change = Callable[[range, Array], Array]
 # The step of the derivatives, in standard deviations of the residual: central differences are exact for squared error
 # of linear models at any step, and a model of steps, such as a tree, needs one that it can see.
@@ -52,7 +52,7 @@ class Runner:
     problem: Problem
     base: Base
     call: Caller
-    advance: Advance
+    advance: Reporter
 
     def moments(self, store: Any, plan: Plan, feature: Feature) -> tuple[Moments, ...]:
         """Of a feature, replaced as the store and the plan say; for each loss."""

@@ -67,6 +67,7 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
     if not target:  # what is given is kept: nothing is replaced
         nothing = Moments(np.zeros(n), np.zeros(n), 0.0, None if study.plan.rectangular else np.zeros(study.plan.draws))
         losses = len(runner.problem.losses)
+        runner.advance(_count(study.plan))
         return Measured(study.plan, (nothing,) * losses, _no_effect(study), None, None, 0, "given")
     piece = Feature(feature.name, target)
     if not given:
@@ -134,11 +135,15 @@ def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, 
     n = runner.problem.n
     few: Plan = plan if plan.kind == "halves" else plans.Shifts(n, min(DERIVATIVE_DRAWS, n - 1), runner.problem.key)
     if isinstance(parts, Residuals) and parts.design is not None:
-        return corrections.residual_effect(runner, parts, few, feature), 2 * len(feature.columns) * _count(few)
+        count = 2 * len(feature.columns) * _count(few)
+        runner.advance.expect(count)
+        return corrections.residual_effect(runner, parts, few, feature), count
     if isinstance(parts, ValueDraws) and parts.normal is not None:
         drawn = sampled_plans.Values(n, min(DERIVATIVE_DRAWS, plan.draws), runner.problem.key, parts.uniforms)
         g = len(feature.columns)
-        return corrections.normal_effect(runner, parts, drawn, feature), (2 * g + g * (g + 1)) * _count(drawn)
+        count = (2 * g + g * (g + 1)) * _count(drawn)
+        runner.advance.expect(count)
+        return corrections.normal_effect(runner, parts, drawn, feature), count
     if isinstance(parts, DonorDraws) and parts.strata is not None:
         return _no_effect(study), 0
     return None, 0
@@ -151,13 +156,17 @@ def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: A
     as donors; otherwise the sampler draws for the rows that are left, by the same uniform numbers.
     """
     problem, found, count = study.runner.problem, [], 0
-    for kept, gone in corrections.jackknife_groups(problem.key, problem.n):
+    by_plan = parts is None or isinstance(parts, Residuals | Thresholds)
+    groups = corrections.jackknife_groups(problem.key, problem.n)
+    rows = sum(problem.n if by_plan else len(kept) for kept, _ in groups)
+    study.runner.advance.expect(rows * study.plan.columns)
+    for kept, gone in groups:
         matrix = problem.xp.take(study.variables.matrix, _index(problem, kept), axis=0)
         refit: Any = None
         if given:
             fitted_on = matrix if study.training is None else study.training
             refit = study.sampler.fit(fitted_on, feature.columns, given).on(matrix)
-        if parts is None or isinstance(parts, Residuals | Thresholds):
+        if by_plan:
             runner = study.runner.without(gone)
             whole = parts if refit is None else _merged(parts, refit, kept, gone)
             store, plan = (problem.store, study.plan)
@@ -198,7 +207,9 @@ def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...])
     """``(J, L)``: the estimates with the sampler fitted without each group of its own rows; and the evaluations."""
     problem, found, count = study.runner.problem, [], 0
     assert study.training is not None
-    for ids, _ in corrections.jackknife_groups(problem.key, int(study.training.shape[0])):
+    groups = corrections.jackknife_groups(problem.key, int(study.training.shape[0]))
+    study.runner.advance.expect(len(groups) * _count(study.plan))
+    for ids, _ in groups:
         training = problem.xp.take(study.training, _index(problem, ids), axis=0)
         parts = study.sampler.fit(training, feature.columns, given).on(study.variables.matrix)
         store, plan = _replacement(problem, parts, study.plan, feature, None)
