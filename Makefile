@@ -37,16 +37,17 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 
 docs-examples: $(VENV)/.docs
-	$(BIN)/python -m pytest --noconftest tests/test_readme.py $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --noconftest tests/test_readme.py $(ARGS)
 
 bench: $(VENV)/.bench
 	$(BIN)/asv machine --yes
 	$(BIN)/asv run --python=same --quick --show-stderr $(ARGS)
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/exact.py
+	$(BIN)/python benchmarks/conditional.py
 
 clean:
-	rm -rf $(VENV) .asv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist demo.png
+	rm -rf $(VENV) .asv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist demo.png indirect_influence.png outside_variables.png
 
 # One stamp per extra: pip runs again only when pyproject.toml has changed.
 $(VENV)/.%: pyproject.toml | $(BIN)/python

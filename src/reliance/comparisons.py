@@ -19,12 +19,14 @@ class Influence:
     """How rows move the p estimates of a set: measured rows (p, n), those of the sampler's fit (p, m), groups (p, J).
 
     What the estimates of two sets have in common cancels in the difference of their influences. ``replicates`` are the
-    estimates without each group of rows, where only refitting knows, and then the others are None.
+    estimates without each group of rows, where only refitting knows, and then the first two are None;
+    ``training_replicates`` those without each group of the rows of the fit, if they are others.
     """
 
     rows: Floats | None
     training: Floats | None
     replicates: Floats | None
+    training_replicates: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,11 @@ class RelativeImportance(Mapping[str, Importance]):
         one, other = self.influences[first], self.influences[second]
         difference = a.values - b.values
         if one.replicates is not None and other.replicates is not None:
-            error = jackknife_spread(one.replicates - other.replicates)
+            variance = jackknife_spread(one.replicates - other.replicates) ** 2
+            trained = [part.training_replicates for part in (one, other) if part.training_replicates is not None]
+            if trained:  # where nothing was given, nothing was fitted
+                variance += jackknife_spread(trained[0] if len(trained) == 1 else trained[0] - trained[1]) ** 2
+            error = np.sqrt(variance)
             df = one.replicates.shape[1] - 1
         elif one.rows is not None and other.rows is not None:
             psi = one.rows - other.rows

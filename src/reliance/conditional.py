@@ -64,8 +64,8 @@ def relative_importance(
         Variables that the model never saw: name -> (n,) or (n, k) array.
     sampler : str or Sampler
         How X_j is drawn given G: ``"gaussian"`` (conditional mean plus the residual of a donor row), ``"residual"``
-        (the same with any regressor, cross-fitted), ``"knn"``, ``"leaves"``, ``"knockoffs"`` (the paper's procedure,
-        which estimates something else), or an object with ``fit``: see `reliance.samplers`.
+        (the same with any regressor, cross-fitted), ``"knn"``, ``"leaves"``, ``"knockoffs"`` (as in the paper, which
+        estimates something else), or an object with ``fit``: see `reliance.samplers`.
     fit_on : (X_train, context_train), optional
         Rows that the sampler is fitted on, if not the evaluated ones.
     draws : int

@@ -330,7 +330,7 @@ def _traced_part(
 ) -> Part:
     assert context.switched is not None
     xp = _array.namespace(rows)
-    b, d = rows.shape[0], donors.shape[-1]
+    b, d = rows.shape[0], donors.shape[min(1, donors.ndim - 1)]  # donors (d,) or (b, d), values (b, d, g)
     predictions = predict(xp.reshape(context.switched(operands, rows, donors), (b * d, *context.shape)))
     repeated = tuple(kernels.repeat_rows(xp.take(t, rows, axis=0), d) for t in targets)
     kept = kernels.answers(context.losses, repeated, predictions, (b, d))

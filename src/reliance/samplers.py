@@ -10,7 +10,7 @@ name           draws                               right if
 "residual"     smooth mean + a donor's residual    it is a smooth function of them, with the same errors everywhere
 "knn"          a near row's value                  any conditional distribution, few given columns
 "leaves"       the value of a row in the stratum   categories; any conditional distribution that a tree can separate
-"knockoffs"    Gaussian knockoffs                  to repeat the paper; not the conditional distribution
+"knockoffs"    Gaussian knockoffs                  to compare with them; not the conditional distribution
 =============  ==================================  ====================================================================
 """
 

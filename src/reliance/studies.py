@@ -79,6 +79,8 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
     store, plan = _replacement(runner.problem, parts, study.plan, piece, None)
     _report_alone(parts, feature)
     moments = runner.moments(store, plan, piece)
+    if not any(map(has_rows, runner.problem.losses)):  # nothing can be said of the error but that of the draws
+        return Measured(plan, moments, _no_effect(study), None, None, _count(plan), _route(study.sampler))
     effect, extra = _effect(study, parts, piece)
     if effect is not None:
         return Measured(plan, moments, effect, None, None, _count(plan) + extra, _route(study.sampler))
@@ -264,8 +266,10 @@ def _summary(study: Study, case: Measured, loss: int, keep_rows: bool) -> tuple[
         training = scale * case.effect.training[loss]
         variance = found.std_error**2 + np.var(training, ddof=1) / len(training)
         found = found.with_error(float(np.sqrt(variance)))
-    replicates = None if case.replicates is None else case.replicates[:, loss]
-    return found, Influence(found.influence if replicates is None else None, training, replicates)
+    replicates, trained = (
+        None if part is None else part[:, loss] for part in (case.replicates, case.training_replicates)
+    )
+    return found, Influence(found.influence if replicates is None else None, training, replicates, trained)
 
 
 def result_of(
@@ -305,4 +309,5 @@ def _stacked(parts: list[Influence]) -> Influence:
         return np.stack([np.zeros_like(known[0]) if one is None else one for one in found]) if known else None
 
     replicates = rows("replicates")
-    return Influence(rows("rows") if replicates is None else None, rows("training"), replicates)
+    trained = rows("training_replicates")
+    return Influence(rows("rows") if replicates is None else None, rows("training"), replicates, trained)
