@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from scipy import special
 
-from reliance import _array, draws, regressors, samplers
+from reliance import _array, draws, neighbours, regressors, samplers
 from reliance.samplers import KNN, OLS, Gaussian, KernelRidge, Leaves, Residual
 
 host = _array.to_host
@@ -630,3 +630,24 @@ def test_columns_are_checked(name):
 def test_mistakes_are_named(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+@pytest.mark.once_per_device
+def test_neighbours_by_tree_and_by_distances(backend, monkeypatch):
+    """The tree on the host and all distances on the device name the same rows, ties included."""
+    rng = np.random.default_rng(3)
+    rows = np.stack(
+        [rng.normal(size=120), rng.integers(0, 3, 120), rng.integers(0, 4, 120), rng.normal(size=120)], axis=1
+    )
+    sampler = KNN(k=4, categorical=(2,))
+    for given in ((3,), (1, 2), (1, 3), (1, 2, 3)):
+        X = backend.asarray(rows)
+        u = rng.random((120, 6))
+        by_tree = sampler.fit(X, (0,), given).on(X).donors(range(120), u)
+        with monkeypatch.context() as patch:
+            patch.setattr(neighbours, "is_accelerator", lambda xp, dev: True)
+            by_distances = sampler.fit(X, (0,), given).on(X).donors(range(120), u)
+        if backend.dtype == "float64":
+            assert np.array_equal(by_tree, by_distances)
+        else:  # distances rounded to float32 may tie or swap
+            assert np.mean(by_tree == by_distances) > 0.98

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._array import Array, device, namespace, sum_dtype, to_host
+from reliance._array import Array, device, from_host, index_dtype, is_accelerator, namespace, sum_dtype, to_host
 from reliance.draws import DonorDraws, Host, check_columns, take_columns
 
 _CELLS = 2**21  # distances held at a time
+# Coordinates up to which a k-d tree is faster than all distances.
+_TREE_COLUMNS = 12
 
 
 def _host_columns(X: Array, columns: tuple[int, ...]) -> Host:
@@ -47,8 +49,9 @@ class KNN:
 
     The squared distance of two rows is the sum over the given columns of ((x - x') / sd)^2, and of 2 for each
     categorical column in which they differ: what one-hot columns give, and as much as two rows differ on average in a
-    standardised column. Ties go to the smaller index. Distances are computed in chunks of rows, in the widest dtype of
-    the device, and sorted: O(n^2) time, O(n k) memory. On the host the k smallest are selected without a full sort.
+    standardised column. Ties go to the smaller index. On a CPU neighbours are found by a k-d tree, about O(n log n) for
+    few columns; rows whose ties it cannot settle, and rows with many columns, by distances to all others, as on an
+    accelerator: in chunks of rows, in the widest dtype of the device, O(n^2) time. O(n k) memory.
 
     A donor's value belongs to the donor's given columns, not to the row's, so the draws are the wider the farther
     the neighbours are: keep ``given`` to a few columns, or take another sampler.
@@ -114,15 +117,60 @@ class FittedKNN:
     def _table(self, X: Array, k: int) -> NDArray[np.int64]:
         """``(n, k)``: the k nearest other rows of each row."""
         xp, dev = namespace(X), device(X)
-        n = X.shape[0]
-        columns = xp.astype(take_columns(X, self.given), sum_dtype(xp, dev), copy=False)
-        every = xp.arange(n, dtype=xp.int32, device=dev)
+        if is_accelerator(xp, dev):
+            columns = xp.astype(take_columns(X, self.given), sum_dtype(xp, dev), copy=False)
+            return self._by_distances(columns, np.arange(X.shape[0]), k)
+        columns = _host_columns(X, self.given)
+        embedded = self._embedded(columns)
+        if embedded.shape[1] > _TREE_COLUMNS or 3 * k + 8 >= len(columns):
+            return self._by_distances(columns, np.arange(len(columns)), k)
+        table, unsettled = self._by_tree(columns, embedded, k)
+        if len(unsettled):
+            table[unsettled] = self._by_distances(columns, unsettled, k)
+        return table
+
+    def _embedded(self, columns: Host) -> Host:
+        """Coordinates whose Euclidean distances are ours: scaled columns, and one for each category."""
+        parts = []
+        for place, column in enumerate(self.given):
+            values = columns[:, place]
+            if column in self.sampler.categorical:
+                parts += [(values == level).astype(np.float64) for level in np.unique(values)]
+            else:
+                parts.append(values * self.weights[place])
+        return np.stack(parts, axis=1)
+
+    def _by_tree(self, columns: Host, embedded: Host, k: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """``(n, k)``, and the rows that have more candidates at the k-th distance than the tree was asked for."""
+        from scipy.spatial import cKDTree
+
+        n, wanted = len(columns), 2 * k + 8
+        _, found = cKDTree(embedded).query(embedded, k=wanted, workers=-1)
+        squares = np.zeros(found.shape)
+        for place, column in enumerate(self.given):  # once more, by differences, so that ties are exact
+            own, others = columns[:, place, None], columns[found, place]
+            if column in self.sampler.categorical:
+                squares += 2 * (own != others)
+            else:
+                squares += ((own - others) * float(self.weights[place])) ** 2
+        farthest = squares.max(axis=1)
+        squares[found == np.arange(n)[:, None]] = np.inf
+        order = np.lexsort((found, squares), axis=1)[:, :k]
+        last = np.take_along_axis(squares, order[:, -1:], axis=1)[:, 0]
+        unsettled = np.flatnonzero(last >= farthest * (1.0 - 1e-9))
+        return np.take_along_axis(found, order, axis=1).astype(np.int64), unsettled
+
+    def _by_distances(self, columns: Array, rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+        """``(rows, k)``, from the distances of some rows to all others."""
+        xp, dev = namespace(columns), device(columns)
+        n = columns.shape[0]
+        every = xp.arange(n, dtype=index_dtype(xp), device=dev)
         step = max(_CELLS // n, 1)
         parts = []
-        for start in range(0, n, step):
-            rows = slice(start, min(start + step, n))
-            own = every[rows][:, None] == every[None, :]
-            squares = self._squared_distances(columns[rows, :], columns)
+        for start in range(0, len(rows), step):
+            index = from_host(rows[start : start + step], xp, dev, index_dtype(xp))
+            squares = self._squared_distances(xp.take(columns, index, axis=0), columns)
+            own = index[:, None] == every[None, :]
             parts.append(_nearest(xp.where(own, xp.full_like(squares, float("inf")), squares), k))
         return np.concatenate(parts)
 
