@@ -135,7 +135,9 @@ def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, 
     """The sampler's own error where it is known without refitting, and the evaluations that it took."""
     runner, plan = study.runner, study.plan
     n = runner.problem.n
-    few: Plan = plan if plan.kind == "halves" else plans.Shifts(n, min(DERIVATIVE_DRAWS, n - 1), runner.problem.key)
+    # All pairs are drawn by nobody: neither should their error depend on a seed.
+    key = 0 if plan.kind == "pairs" else runner.problem.key
+    few: Plan = plan if plan.kind == "halves" else plans.Shifts(n, min(DERIVATIVE_DRAWS, n - 1), key)
     if isinstance(parts, Residuals) and parts.design is not None:
         count = 2 * len(feature.columns) * _count(few)
         runner.advance.expect(count)
