@@ -651,3 +651,12 @@ def test_neighbours_by_tree_and_by_distances(backend, monkeypatch):
             assert np.array_equal(by_tree, by_distances)
         else:  # distances rounded to float32 may tie or swap
             assert np.mean(by_tree == by_distances) > 0.98
+
+
+def test_several_partitions_come_from_a_callable():
+    rows = table()
+    several = np.stack([np.arange(60) % 2, np.arange(60) % 3], axis=1)
+    with pytest.raises(ValueError, match="must come from a callable"):
+        Leaves(strata=several).fit(rows, (0,), (1,)).on(rows)
+    drawn = Leaves(strata=lambda Z: several).fit(rows, (0,), (1,)).on(rows)
+    assert drawn.strata is None

@@ -302,6 +302,11 @@ class FittedLeaves:
         else:
             found = self.strata(_host_columns(X, self.given)) if callable(self.strata) else self.strata
         found = np.asarray(to_host(found))
+        if found.ndim == 2 and not callable(self.strata):
+            raise ValueError(
+                f"strata is an array of shape {found.shape}: several partitions must come from a callable of the given "
+                "columns, because their error is found by leaving rows out"
+            )
         if found.dtype.kind not in "iub" or found.ndim not in (1, 2) or found.shape[0] != n:
             raise ValueError(
                 f"strata has shape {found.shape} and dtype {found.dtype}, but there are {n} rows: give one integer for "
