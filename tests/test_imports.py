@@ -51,17 +51,29 @@ ORDER = (
     "importance",
     "studies",
     "conditional",
+    "class_protocol",
+    "trust_region",
+    "class_moments",
+    "linear_ellipsoid",
+    "linear_ball",
+    "linear_class",
+    "finite_class",
+    "quadratic_ranges",
+    "kernel_class",
+    "convex_class",
+    "differentiable_class",
+    "model_classes",
+    "class_results",
+    "rashomon",
     "impact",
     "refit",
-    "model_classes",
-    "rashomon",
     "sklearn",
 )
 CORE = {"numpy", "scipy", "array_api_compat", "array_api_extra", "tqdm"}
 BACKENDS = {"torch", "jax", "jaxlib", "cupy", "array_api_strict", "dask"}
 HEAVY = ("torch", "jax", "cupy", "pandas", "sklearn", "matplotlib", "lightgbm", "xgboost")
-# _array.py knows the backend; models.py adapts torch modules.
-KNOW_BACKENDS = {"_array", "models"}
+# _array.py knows the backend; models.py adapts torch modules; differentiable_class.py uses a framework's optimisers.
+KNOW_BACKENDS = {"_array", "models", "differentiable_class"}
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from reliance import functional, knockoffs, losses, models, samplers
+from reliance.class_results import ClassReliance
 from reliance.comparisons import Delta, RelativeImportance
 from reliance.conditional import conditional_model_reliance, relative_importance
 from reliance.importance import ablation_importance, model_reliance, permutation_importance
 from reliance.losses import Metric
+from reliance.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass
+from reliance.rashomon import conditional_model_class_reliance, model_class_reliance
 from reliance.results import Importance, load
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ClassReliance",
     "Delta",
+    "DifferentiableClass",
+    "FiniteClass",
     "Importance",
+    "KernelClass",
+    "LinearClass",
     "Metric",
     "RelativeImportance",
     "ablation_importance",
+    "conditional_model_class_reliance",
     "conditional_model_reliance",
     "functional",
     "knockoffs",
     "load",
     "losses",
+    "model_class_reliance",
     "model_reliance",
     "models",
     "permutation_importance",

@@ -1,0 +1,96 @@
+"""What a class of models is: its best model, and how little and how much its good models rely on a feature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from reliance._array import Array
+from reliance.features import Feature
+
+
+@dataclass(frozen=True, eq=False)
+class ClassData:
+    """The rows that a class is judged on.
+
+    Attributes
+    ----------
+    X : array (n, P)
+    y : array (n,)
+    key : int
+        Of the random numbers (starts of a search).
+    memory : int
+        Bytes that may be allocated.
+    """
+
+    X: Array
+    y: Array
+    key: int
+    memory: int
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A model of the class: a callable ``(m, P) -> (m,)`` in the namespace of X, and its mean loss on the rows."""
+
+    model: Callable[[Array], Array]
+    risk: float
+
+
+@dataclass(frozen=True, eq=False)
+class Range:
+    """How far the reliance on one feature can be from one good model to another.
+
+    Attributes
+    ----------
+    lower, upper : float
+        Certified: no member of the class with at most the bound's risk relies less, or more. nan where nothing is
+        certified.
+    least, most : Member
+        Members that were found, with the reliance they achieve.
+    achieved_lower, achieved_upper : float
+    spread : tuple of float or None
+        How much the two achieved ends differed between the starts of a search.
+    """
+
+    lower: float
+    upper: float
+    least: Member
+    most: Member
+    achieved_lower: float
+    achieved_upper: float
+    spread: tuple[float, float] | None = None
+
+
+class ModelClass(Protocol):
+    """A class of models under a loss."""
+
+    @property
+    def loss(self) -> str:
+        """The name of the loss that risks are means of."""
+        ...
+
+    def best(self, data: ClassData) -> Member:
+        """The model of least risk, or the best that was found."""
+        ...
+
+    def contains(self, data: ClassData, model: Any) -> Member:
+        """The member that a user's reference model is; an error that says why if it is outside the class."""
+        ...
+
+    def ranges(
+        self,
+        data: ClassData,
+        bound: float,
+        features: tuple[Feature, ...],
+        compare: str,
+        conditional: bool,
+        advance: Callable[[int], None],
+    ) -> list[Range]:
+        """The range of each feature over the members whose risk is at most ``bound``.
+
+        ``conditional``: only the part of a feature that the other columns do not predict (least squares with
+        intercept, in-sample) is exchanged between rows. ``advance(1)`` after each feature.
+        """
+        ...

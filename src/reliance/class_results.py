@@ -1,0 +1,190 @@
+"""What model class reliance returns: ranges, the models at their ends, tables and a figure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import export, inference, plots
+from reliance._array import Array
+from reliance.class_protocol import Range
+from reliance.model_classes import Members
+
+Floats = NDArray[np.float64]
+_BY_FEATURE = ("lower", "upper", "achieved_lower", "achieved_upper", "lower_risks", "upper_risks", "outer", "spread")
+_SHOWN = 20
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassReliance:
+    """How little and how much the good models of a class rely on each of p features.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The features.
+    lower, upper : arrays (p,)
+        Certified: no model of the class within the bound relies less, or more. nan where nothing is certified.
+    achieved_lower, achieved_upper : arrays (p,)
+        The reliance of the two models that were found.
+    lower_models, upper_models : tuples of callables
+        These models, on batches of the kind of X.
+    lower_risks, upper_risks : arrays (p,)
+        Their mean losses.
+    reference_risk, bound : float
+        The risk of the reference, and the most that a good model may have.
+    compare, loss : str
+    n : int
+        Rows.
+    conditional : bool
+        Whether only what the other columns cannot predict of a feature was exchanged.
+    model_class : str
+    spread : array (p, 2) or None
+        How much the achieved ends differed between the starts of a search.
+    confidence, outer : float, array (p, 2), or None
+        Bounds for new rows from the same source, at that level.
+    members : Members or None
+        Of a finite class: every model's risk and reliance.
+    """
+
+    names: tuple[str, ...]
+    lower: Floats
+    upper: Floats
+    achieved_lower: Floats
+    achieved_upper: Floats
+    lower_models: tuple[Callable[[Array], Array], ...]
+    upper_models: tuple[Callable[[Array], Array], ...]
+    lower_risks: Floats
+    upper_risks: Floats
+    reference_risk: float
+    bound: float
+    compare: str
+    loss: str
+    n: int
+    conditional: bool
+    model_class: str
+    spread: Floats | None = None
+    confidence: float | None = None
+    outer: Floats | None = None
+    members: Members | None = None
+
+    def __post_init__(self) -> None:
+        for name in _BY_FEATURE:
+            given = getattr(self, name)
+            if given is not None:
+                own = np.array(given, dtype=np.float64)
+                own.flags.writeable = False
+                object.__setattr__(self, name, own)
+
+    @property
+    def gap(self) -> Floats:
+        """(p, 2): how far what is certified lies beyond what was achieved, at both ends; nan where nothing is."""
+        return np.stack([self.achieved_lower - self.lower, self.upper - self.achieved_upper], axis=1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields but the models, as plain Python numbers, strings and lists."""
+        left_out = ("lower_models", "upper_models", "members")
+        fields = [field.name for field in dataclasses.fields(self) if field.name not in left_out]
+        return {name: export.plain(getattr(self, name)) for name in (*fields, "gap")}
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, one row per feature."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
+        wanted = ("lower", "upper", "achieved_lower", "achieved_upper", "lower_risks", "upper_risks")
+        columns: dict[str, Any] = {name: getattr(self, name) for name in wanted}
+        columns |= {"lower_gap": self.gap[:, 0], "upper_gap": self.gap[:, 1]}
+        if self.outer is not None:
+            columns |= {"outer_lower": self.outer[:, 0], "outer_upper": self.outer[:, 1]}
+        return pd.DataFrame(columns, index=pd.Index(self.names, name="feature"))
+
+    def plot(self, ax: Any = None, most: int = 30) -> Any:
+        """Draw the ranges with matplotlib, largest upper end on top, and return the Axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where; a new figure if not given.
+        most : int
+            How many features at most.
+
+        Notes
+        -----
+        The bar is what models achieve; thin whiskers reach to what is certified where that is further out.
+        """
+        if most < 1:
+            raise ValueError(f"most={most} leaves nothing to draw: give 1 or more")
+        order = np.argsort(-self.achieved_upper, kind="stable")[:most]
+        low, high, null = self.achieved_lower[order], self.achieved_upper[order], inference.null_value(self.compare)
+        ax = plots._axes(ax, 7.0, 1.2 + 0.28 * len(order))
+        places = np.arange(len(order))
+        ax.barh(places, high - low, left=low, height=0.6, color=plots.BLUE)
+        # A range that is one point has no width, but it is there.
+        ax.plot(np.concatenate([low, high]), np.tile(places, 2), linestyle="none", marker="|", color=plots.BLUE)
+        ends = np.nan_to_num(np.maximum(self.gap[order].T, 0.0), posinf=0.0)
+        ax.errorbar(low, places, xerr=[ends[0], np.zeros(len(order))], fmt="none", ecolor=plots.GREY, capsize=2.5)
+        ax.errorbar(high, places, xerr=[np.zeros(len(order)), ends[1]], fmt="none", ecolor=plots.GREY, capsize=2.5)
+        ax.axvline(null, color=plots.GREY, linewidth=1.0)
+        ax.set_yticks(places, [export.short(self.names[k]).replace("$", r"\$") for k in order])
+        ax.set_ylim(len(order) - 0.4, -0.6)
+        what = "increase" if self.compare == "difference" else "ratio"
+        ax.set_xlabel(f"{what} of {self.loss}, least to most among good models".replace("$", r"\$"))
+        rest = f", {len(order)} largest of {len(self.names)}" if len(order) < len(self.names) else ""
+        ax.set_title(f"{self._method}{rest}", fontsize="medium")
+        ax.grid(axis="x", linewidth=0.5, alpha=0.4)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+        return ax
+
+    @property
+    def _method(self) -> str:
+        return "conditional_model_class_reliance" if self.conditional else "model_class_reliance"
+
+    def _table(self) -> export.Table:
+        title = (
+            f"{self._method}: {self.compare} of {self.loss} over {self.model_class}, n = {self.n}, "
+            f"risk at most {self.bound:.4g} (reference {self.reference_risk:.4g})"
+        )
+        chosen, closing = np.arange(len(self.names)), ""
+        if len(chosen) > _SHOWN:
+            chosen = np.argsort(-self.achieved_upper, kind="stable")[:_SHOWN]
+            closing = f"the {_SHOWN} largest of {len(self.names)} features; to_frame() has all"
+        header = ["feature", "lower", "upper", "achieved lower", "achieved upper"]
+        columns = [self.lower, self.upper, self.achieved_lower, self.achieved_upper]
+        if self.outer is not None:
+            header += [f"outer {self.confidence:.0%}", ""]
+            columns += [self.outer[:, 0], self.outer[:, 1]]
+        cells = [[export.short(self.names[k]), *(export.number(column[k]) for column in columns)] for k in chosen]
+        return export.Table(title, header, cells, closing)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+def from_ranges(names: Sequence[str], ranges: Sequence[Range], **fields: Any) -> ClassReliance:
+    """The result of p features."""
+    searched = any(one.spread is not None for one in ranges)
+    spread = np.asarray([one.spread or (0.0, 0.0) for one in ranges]) if searched else None
+    return ClassReliance(
+        names=tuple(names),
+        lower=np.asarray([one.lower for one in ranges]),
+        upper=np.asarray([one.upper for one in ranges]),
+        achieved_lower=np.asarray([one.achieved_lower for one in ranges]),
+        achieved_upper=np.asarray([one.achieved_upper for one in ranges]),
+        lower_models=tuple(one.least.model for one in ranges),
+        upper_models=tuple(one.most.model for one in ranges),
+        lower_risks=np.asarray([one.least.risk for one in ranges]),
+        upper_risks=np.asarray([one.most.risk for one in ranges]),
+        spread=spread,
+        **fields,
+    )

@@ -1,0 +1,133 @@
+"""Linear models under squared error as a class: exact, or with a ball of coefficients an outer bound and a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array, models
+from reliance.class_moments import row_moments
+from reliance.class_protocol import ClassData, Member, Range
+from reliance.features import Feature
+from reliance.linear_ball import Ball
+from reliance.linear_ellipsoid import Ellipsoid, End, Point, ellipsoid_end
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LeastSquaresClass:
+    """Linear models under squared error; see `reliance.LinearClass`."""
+
+    radius: float | None = None
+    intercept: bool = True
+
+    @property
+    def loss(self) -> str:
+        return "squared_error"
+
+    def best(self, data: ClassData) -> Member:
+        shape = self._shape(data)
+        if self.radius is not None:
+            point, _ = Ball(shape, self.radius).solution
+            return _member(data, shape, point, shape.risk(point))
+        return _member(data, shape, Point(shape.centre, 0.0), shape.least)
+
+    def contains(self, data: ClassData, model: Any) -> Member:
+        form = models.linear_form(model)
+        if form is None:
+            raise TypeError(
+                f"reference={models.name_of(model)} is not known to be linear: pass rl.models.Linear(coef, intercept) "
+                "or a linear regressor of scikit-learn"
+            )
+        coef, intercept = form
+        shape = self._shape(data)
+        if coef.shape != (len(shape.factor),):
+            raise ValueError(f"reference has {coef.size} coefficients but X has {len(shape.factor)} columns")
+        if not self.intercept and intercept != 0.0:
+            raise ValueError(
+                f"reference has the intercept {intercept:g} but the class has none: it is outside the class; pass "
+                "LinearClass(fit_intercept=True)"
+            )
+        if self.radius is not None and float(np.linalg.norm(coef)) > self.radius * (1.0 + 1e-12):
+            raise ValueError(
+                f"reference has coefficients of norm {np.linalg.norm(coef):g} but the class has ridge={self.radius:g}: "
+                "it is outside the class"
+            )
+        mean = shape.moments.mean
+        point = Point(coef, float(mean[-1] - intercept - mean[:-1] @ coef) if self.intercept else 0.0)
+        return Member(model if callable(model) else models.Linear(coef, intercept), shape.risk(point))
+
+    def ranges(
+        self,
+        data: ClassData,
+        bound: float,
+        features: tuple[Feature, ...],
+        compare: str,
+        conditional: bool,
+        advance: Callable[[int], None],
+    ) -> list[Range]:
+        shape = self._shape(data)
+        if compare == "ratio" and self.best(data).risk == 0.0:
+            raise ValueError(
+                "compare='ratio' divides by the risk, and the best linear model predicts these rows exactly: use "
+                "compare='difference', more rows, or fewer columns"
+            )
+        if self.radius is not None and bound == 0.0:
+            raise ValueError(
+                "the best linear model predicts these rows exactly, so only exact models are good: pass relative=False "
+                "with a positive epsilon, more rows, or a smaller ridge="
+            )
+        found = []
+        for feature in features:
+            low, high = (self._end(data, shape, bound, feature, compare, conditional, sign) for sign in (-1.0, 1.0))
+            if low.achieved > high.achieved:  # two models that differ by rounding only
+                low, high = high, low
+            known = (low.certified, high.certified, low.achieved, high.achieved)
+            spread = None if low.spread is None and high.spread is None else (low.spread or 0.0, high.spread or 0.0)
+            least, most = (_member(data, shape, end.point, end.risk) for end in (low, high))
+            found.append(Range(min(known), max(known), least, most, low.achieved, high.achieved, spread))
+            advance(1)
+        return found
+
+    def _end(
+        self,
+        data: ClassData,
+        shape: Ellipsoid,
+        bound: float,
+        feature: Feature,
+        compare: str,
+        conditional: bool,
+        sign: float,
+    ) -> End:
+        if self.radius is None:
+            return ellipsoid_end(shape, bound, feature, compare, conditional, sign)
+        return Ball(shape, self.radius).end(bound, feature, compare, conditional, sign, data.key)
+
+    def _shape(self, data: ClassData) -> Ellipsoid:
+        if data.X.ndim != 2 or data.y.ndim != 1:
+            raise ValueError(
+                f"LinearClass needs X (n, P) and y (n,), not {tuple(data.X.shape)} and {tuple(data.y.shape)}"
+            )
+        moments = row_moments(data)
+        if self.radius is None and moments.dependent:
+            few = f"{moments.n} rows for {len(moments.mean) - 1} columns: " if moments.n <= len(moments.mean) else ""
+            listed = ", ".join(map(str, moments.dependent[:10]))
+            raise ValueError(
+                f"{few}columns {listed} of X are constant or linear combinations of each other, so models of equal "
+                "risk can have any coefficients there and their reliance has no bound: drop columns, or bound the "
+                "coefficients with LinearClass(ridge=radius)"
+            )
+        return Ellipsoid(moments, self.intercept)
+
+
+def _member(data: ClassData, shape: Ellipsoid, point: Point, risk: float) -> Member:
+    """The model in the namespace, on the device and in the dtype of the rows."""
+    coef = _array.from_host(point.coef, _array.namespace(data.X), _array.device(data.X), data.X.dtype)
+    mean = shape.moments.mean
+    intercept = float(mean[-1] - point.bias - mean[:-1] @ point.coef) if shape.intercept else 0.0
+    return Member(models.Linear(coef, intercept), risk)

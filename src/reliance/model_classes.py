@@ -1,0 +1,108 @@
+"""The classes of models that model class reliance ranges over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from reliance.class_protocol import ClassData, Member, ModelClass, Range
+from reliance.convex_class import ConvexLinearClass
+from reliance.differentiable_class import DifferentiableClass
+from reliance.features import Feature
+from reliance.finite_class import FiniteClass, Members
+from reliance.inputs import check_choice
+from reliance.kernel_class import KernelClass
+from reliance.linear_class import LeastSquaresClass
+
+__all__ = ["DifferentiableClass", "FiniteClass", "KernelClass", "LinearClass", "Members", "ModelClass"]
+
+_LOSSES = ("squared_error", "logistic", "hinge")
+
+
+@dataclass(frozen=True)
+class LinearClass:
+    r"""Linear models ``X @ coef + intercept``.
+
+    Under squared error the models of at most some risk form an ellipsoid, and the smallest and the largest reliance
+    over it are exact for features and groups, ratios and differences, plain and conditional: a ratio of two quadratics,
+    by Dinkelbach's method with trust-region steps. All P features together cost one pass over the rows, O(n P^2), and
+    O(P^3).
+
+    With ``ridge`` the coefficients lie in a ball, too. Two quadratic constraints can leave a gap: ``lower`` and
+    ``upper`` are then the bounds of a semidefinite relaxation, ``achieved_lower`` and ``achieved_upper`` those of the
+    best models that a search from several starts found.
+
+    Parameters
+    ----------
+    loss : {"squared_error", "logistic", "hinge"}
+        Labels are numbers, {0, 1}, or {-1, 1}. The last two are convex but not quadratic: the lower end is certified
+        and nearly attained, the upper end is certified only roughly and achieved by a search.
+    ridge : float, optional
+        The radius r of the ball |coef| <= r, in the units of the columns as they are: scale them before. None: no ball.
+        Collinear columns need one.
+    fit_intercept : bool
+        Whether models have an intercept. It is never in the ball.
+
+    Notes
+    -----
+    Sums over rows are float64: on the device of X where it has float64, otherwise on the host, chunk by chunk. What
+    follows is P x P and always on the host in float64. The extremal models are `reliance.models.Linear` in the dtype of
+    X; their risks are those before the coefficients were rounded to it.
+
+    The intercept is part of the class: a good model may predict too much on average. That alone changes no difference,
+    but the risk that a ratio divides by.
+
+    References
+    ----------
+    Fisher, A., Rudin, C., Dominici, F. (2019). All models are wrong, but many are useful. JMLR 20(177), section 6.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 3))
+    >>> X[:, 1] = X[:, 0] + 0.1 * X[:, 1]
+    >>> y = X[:, 0] + X[:, 2] + rng.normal(size=500)
+    >>> result = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05)
+    >>> [round(float(v), 1) for v in result.lower]  # each of two copies can be replaced by the other, the third cannot
+    [1.0, 1.0, 2.7]
+    """
+
+    loss: str = "squared_error"
+    ridge: float | None = None
+    fit_intercept: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice(self.loss, _LOSSES, "loss")
+        if self.loss != "squared_error" and not self.fit_intercept:
+            raise ValueError(f"loss={self.loss!r} has an intercept always: pass fit_intercept=True")
+        radius = self.ridge
+        if radius is not None and (isinstance(radius, bool) or not isinstance(radius, int | float) or not radius > 0):
+            raise ValueError(
+                f"ridge={radius!r}: pass the radius of the ball of coefficients, a positive number, or None"
+            )
+
+    @property
+    def _solver(self) -> ModelClass:
+        radius = None if self.ridge is None else float(self.ridge)
+        if self.loss != "squared_error":
+            return ConvexLinearClass(self.loss, radius)
+        return LeastSquaresClass(radius, self.fit_intercept)
+
+    def best(self, data: ClassData) -> Member:
+        return self._solver.best(data)
+
+    def contains(self, data: ClassData, model: Any) -> Member:
+        return self._solver.contains(data, model)
+
+    def ranges(
+        self,
+        data: ClassData,
+        bound: float,
+        features: tuple[Feature, ...],
+        compare: str,
+        conditional: bool,
+        advance: Callable[[int], None],
+    ) -> list[Range]:
+        return self._solver.ranges(data, bound, features, compare, conditional, advance)

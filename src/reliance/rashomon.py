@@ -1,0 +1,316 @@
+"""How much any good model relies on a feature: the range of reliance over the Rashomon set of a class."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array, blocks, class_results
+from reliance._array import Array
+from reliance.class_protocol import ClassData, Member, ModelClass, Range
+from reliance.class_results import ClassReliance
+from reliance.inputs import Problem, Progress, check_choice, prepare
+from reliance.model_classes import FiniteClass
+from reliance.rng import RandomState
+
+Floats = NDArray[np.float64]
+_COMPARE = ("ratio", "difference")
+
+
+def model_class_reliance(
+    model_class: ModelClass,
+    X: Array,
+    y: Array,
+    *,
+    epsilon: float,
+    relative: bool = True,
+    reference: Any = None,
+    compare: str = "ratio",
+    features: Any = None,
+    names: Sequence[str] | None = None,
+    rng: RandomState = None,
+    memory: int | str | None = None,
+    progress: Progress = False,
+    confidence: float | None = None,
+    loss_bound: float | None = None,
+) -> ClassReliance:
+    r"""Model class reliance: the least and the most that any good model of a class relies on a feature.
+
+    .. math:: \mathcal R = \{f \in \mathcal F : \hat e(f) \le (1 + \epsilon)\, \hat e(f_{ref})\}, \qquad
+              [MCR_-, MCR_+] = \Big[\min_{f \in \mathcal R} MR(f), \max_{f \in \mathcal R} MR(f)\Big]
+
+    with MR over all n(n-1) pairs of rows, as in `model_reliance`.
+
+    Parameters
+    ----------
+    model_class : LinearClass, FiniteClass, or another class
+    X : array (n, P)
+        NumPy, CuPy, JAX or torch; the work happens where it is.
+    y : array (n,)
+    epsilon : float
+        How much worse than the reference a good model may be, at least 0: a share of the reference's risk, 0.05 for 5%.
+    relative : bool
+        False: epsilon is added to the reference's risk, in units of the loss of one row (the course notes add it to the
+        sum of all losses).
+    reference : model or float, optional
+        The model of the class that others are compared with, or a risk. None: the class's best model.
+    compare : {"ratio", "difference"}
+        Switched risk over, or minus, the risk.
+    features, names, rng, memory, progress
+        As in `ablation_importance`; ``rng`` is for the starts of searches and for bootstraps, ``progress`` counts
+        features.
+    confidence : float, optional
+        A level such as 0.95, for ``outer``: bounds of the range over the models that are good for *new* rows. Needs
+        ``loss_bound`` and a reference that was not chosen on these rows. Usually very wide.
+    loss_bound : float, optional
+        What the loss of a row cannot exceed, for the reference and all good models, also with features switched.
+
+    Returns
+    -------
+    ClassReliance
+
+    Notes
+    -----
+    ``outer`` follows the proof of Theorem 4 of Fisher et al., with the least risk in the class instead of their
+    constant b_orig. With probability ``confidence`` = 1 - delta, for each feature by itself, by Hoeffding's inequality
+    for six means of losses in [0, B]: the models at the ends for the population are within an enlarged bound on these
+    rows, their risks differ from those here by at most q1 = B sqrt(log(6/delta) / 2n), and their switched risks by
+    q2 = B sqrt(log(6/delta) / 2[n/2]).
+
+    References
+    ----------
+    Fisher, A., Rudin, C., Dominici, F. (2019). All models are wrong, but many are useful. JMLR 20(177).
+    Rudin, C. Variable importance, Duke course notes, question 5.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> y = X[:, 0] + rng.normal(size=300)
+    >>> result = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.02)
+    >>> bool(1.5 < result.lower[0] < result.upper[0]), bool(result.upper[1] < 1.2)
+    (True, True)
+    >>> model = result.upper_models[0]  # the good model that relies most on the first feature
+    >>> bool(np.isclose(rl.model_reliance(model, X, y).values[0], result.upper[0]))
+    True
+    """
+    question = _ask(model_class, X, y, epsilon, relative, reference, compare, features, names, rng, memory, progress)
+    found = question.ranges(question.bound)
+    outer = None if confidence is None else _outer(question, reference, confidence, loss_bound)
+    return question.result(found, confidence, outer)
+
+
+def conditional_model_class_reliance(
+    model_class: ModelClass,
+    X: Array,
+    y: Array,
+    *,
+    epsilon: float,
+    relative: bool = True,
+    reference: Any = None,
+    compare: str = "ratio",
+    features: Any = None,
+    names: Sequence[str] | None = None,
+    rng: RandomState = None,
+    memory: int | str | None = None,
+    progress: Progress = False,
+) -> ClassReliance:
+    r"""Conditional model class reliance: how little and how much good models rely on what only a feature says.
+
+    .. math:: [CMCR_-, CMCR_+] = \Big[\min_{f \in \mathcal R} CMR(f), \max_{f \in \mathcal R} CMR(f)\Big]
+
+    with CMR over all pairs of rows as in `conditional_model_reliance`: what the other columns predict of the feature,
+    by in-sample least squares with intercept, stays with the row, the rest comes from another.
+
+    Parameters
+    ----------
+    model_class, X, y, epsilon, relative, reference, compare, features, names, rng, memory, progress
+        As in `model_class_reliance`.
+
+    Returns
+    -------
+    ClassReliance
+
+    Notes
+    -----
+    For linear models under squared error the change of risk is linear in the feature's coefficients,
+    :math:`2 b_J' s_{ry}` with r the residuals of the feature, so both ends are exact.
+
+    References
+    ----------
+    Fisher, A., Rudin, C., Dominici, F. (2019). All models are wrong, but many are useful. JMLR 20(177).
+    Rudin, C. Variable importance, Duke course notes, question 6.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> X[:, 1] = X[:, 0] + 0.2 * X[:, 1]
+    >>> y = X[:, 0] + rng.normal(size=300)
+    >>> plain = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05)
+    >>> unique = rl.conditional_model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05)
+    >>> bool(np.all(unique.upper < plain.upper))
+    True
+    """
+    question = _ask(
+        model_class, X, y, epsilon, relative, reference, compare, features, names, rng, memory, progress, True
+    )
+    return question.result(question.ranges(question.bound))
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A class, the rows, and what counts as good: checked."""
+
+    model_class: ModelClass
+    problem: Problem
+    data: ClassData
+    reference_risk: float
+    bound: float
+    epsilon: float
+    relative: bool
+    reference: Any
+    compare: str
+    conditional: bool
+
+    def ranges(self, bound: float) -> list[Range]:
+        features = self.problem.features
+        with blocks.progress(self.problem, len(features)) as advance:
+            return self.model_class.ranges(self.data, bound, features, self.compare, self.conditional, advance)
+
+    def result(self, found: list[Range], confidence: float | None = None, outer: Floats | None = None) -> ClassReliance:
+        members = None
+        if isinstance(self.model_class, FiniteClass):
+            every = self.model_class.members(
+                self.data, self.bound, self.problem.features, self.compare, self.conditional
+            )
+            scale, shift = (1.0 + self.epsilon, 0.0) if self.relative else (1.0, self.epsilon)
+            place = None if self.reference is None or _is_number(self.reference) else self.reference
+            if _is_number(self.reference):
+                scale, shift = 0.0, self.bound
+            members = every.resampled(None if place is None else self.model_class.position(place), scale, shift)
+        return class_results.from_ranges(
+            [feature.name for feature in self.problem.features],
+            found,
+            reference_risk=self.reference_risk,
+            bound=self.bound,
+            compare=self.compare,
+            loss=self.model_class.loss,
+            n=self.problem.n,
+            conditional=self.conditional,
+            model_class=type(self.model_class).__name__,
+            confidence=confidence,
+            outer=outer,
+            members=members,
+        )
+
+
+def _ask(
+    model_class: ModelClass,
+    X: Any,
+    y: Any,
+    epsilon: float,
+    relative: bool,
+    reference: Any,
+    compare: str,
+    features: Any,
+    names: Sequence[str] | None,
+    rng: RandomState,
+    memory: int | str | None,
+    progress: Progress,
+    conditional: bool = False,
+) -> Question:
+    check_choice(compare, _COMPARE, "compare")
+    if isinstance(model_class, type) or not all(hasattr(model_class, m) for m in ("best", "contains", "ranges")):
+        raise TypeError(f"model_class={model_class!r} is not a class of models: pass rl.LinearClass(), for instance")
+    if not _is_number(epsilon) or not 0.0 <= float(epsilon) < math.inf:
+        raise ValueError(f"epsilon={epsilon!r}: pass a number of at least 0, how much worse a good model may be")
+    # The rows are checked as for a model; which one does not matter here.
+    problem = prepare(_no_model, X, y, features, "squared_error", None, rng, memory, None, progress, names)
+    data = _class_data(problem, model_class)
+    risk = _reference_risk(model_class, data, reference)
+    bound = (1.0 + float(epsilon)) * risk if relative else risk + float(epsilon)
+    return Question(model_class, problem, data, risk, bound, float(epsilon), relative, reference, compare, conditional)
+
+
+def _no_model(X: Array) -> Array:
+    return X
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool)
+
+
+def _class_data(problem: Problem, model_class: ModelClass) -> ClassData:
+    y = problem.targets[0]
+    if y is None:
+        raise ValueError("y is None: the risk of models needs labels")
+    if len(problem.store.shape) != 1:
+        raise ValueError(f"X has rows of shape {problem.store.shape}: a class of models needs X (n, P)")
+    host = _array.to_host(y)
+    if bool(np.all(host == host[:1])):
+        raise ValueError("y is constant: there is nothing to predict, and no model relies on anything")
+    # Models of a list take rows as they are; coefficients need numbers that can be multiplied with them.
+    X = problem.flat if isinstance(model_class, FiniteClass) else _array.as_floating(problem.flat)
+    return ClassData(X, y, problem.key, problem.memory)
+
+
+def _reference_risk(model_class: ModelClass, data: ClassData, reference: Any) -> float:
+    if reference is None:
+        return model_class.best(data).risk
+    if not _is_number(reference):
+        return model_class.contains(data, reference).risk
+    best: Member = model_class.best(data)
+    if not float(reference) >= best.risk:
+        raise ValueError(
+            f"reference={reference!r} is a risk below {best.risk:g}, that of the best model found in the class: no "
+            "model is that good, the Rashomon set is empty"
+        )
+    return float(reference)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Finite samples
+
+
+def _outer(question: Question, reference: Any, confidence: float, loss_bound: float | None) -> Floats:
+    """Bounds (p, 2) for the population, see the notes of `model_class_reliance`."""
+    if not _is_number(confidence) or not 0.0 < float(confidence) < 1.0:
+        raise ValueError(f"confidence={confidence!r}: pass a level between 0 and 1, such as 0.95, or None")
+    if loss_bound is None or not _is_number(loss_bound) or not 0.0 < float(loss_bound) < math.inf:
+        raise ValueError(
+            f"confidence= rests on Hoeffding's inequality and needs loss_bound=, what the loss of a row cannot exceed; "
+            f"it is {loss_bound!r}"
+        )
+    if reference is None or _is_number(reference):
+        raise ValueError(
+            "confidence= needs reference=, a model that was not chosen on these rows: the best model here is closer to "
+            "these rows than to new ones"
+        )
+    warnings.warn(
+        "outer bounds by Hoeffding's inequality hold for every distribution and are usually very wide", stacklevel=3
+    )
+    n, B = question.problem.n, float(loss_bound)
+    term = math.log(6.0 / (1.0 - float(confidence)))
+    q1, q2 = B * math.sqrt(term / (2 * n)), B * math.sqrt(term / (2 * (n // 2)))
+    # The mean of loss(f) - (1 + epsilon) loss(reference), whose range is (2 + epsilon) B.
+    enlarged = question.bound + (2.0 + (question.epsilon if question.relative else 0.0)) * q1
+    ranges = question.ranges(enlarged)
+    low, high = np.asarray([r.lower for r in ranges]), np.asarray([r.upper for r in ranges])
+    if np.isnan([low, high]).any():
+        raise ValueError(
+            f"confidence= needs ends that are certified, and {type(question.model_class).__name__} has achieved ones only"
+        )
+    if question.compare == "difference":
+        return np.stack([low - q1 - q2, high + q1 + q2], axis=1)
+    least = question.model_class.best(question.data).risk
+    upper = (high * least + q2) / (least - q1) if least > q1 else np.full(len(high), math.inf)
+    return np.stack([np.maximum((low * least - q2) / (least + q1), 0.0), upper], axis=1)
