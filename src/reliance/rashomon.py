@@ -307,7 +307,7 @@ def _outer(question: Question, reference: Any, confidence: float, loss_bound: fl
     low, high = np.asarray([r.lower for r in ranges]), np.asarray([r.upper for r in ranges])
     if np.isnan([low, high]).any():
         raise ValueError(
-            f"confidence= needs ends that are certified, and {type(question.model_class).__name__} has achieved ones only"
+            f"confidence= needs certified ends, and those of {type(question.model_class).__name__} are achieved only"
         )
     if question.compare == "difference":
         return np.stack([low - q1 - q2, high + q1 + q2], axis=1)
