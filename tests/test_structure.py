@@ -190,7 +190,9 @@ def test_any_linear_model(data, n, compare, weighted, shift):
             "random_variable_error",
             *(["row_values"] if keep else []),
         ):
-            np.testing.assert_allclose(getattr(found, name), getattr(plain, name), rtol=1e-9, atol=1e-9, err_msg=name)
+            np.testing.assert_allclose(getattr(found, name), getattr(plain, name), rtol=1e-10, atol=1e-10, err_msg=name)
+        settled = plain.std_error > 1e-9  # the skewness of rounding is anything
+        np.testing.assert_allclose(found.interval()[settled], plain.interval()[settled], rtol=1e-10, atol=1e-10)
 
 
 def test_a_model_with_a_link_is_not_linear():
