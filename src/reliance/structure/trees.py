@@ -75,9 +75,7 @@ class TreeRoute:
             return False
         return not np.array_equal(ensemble.value, np.round(ensemble.value * 2.0**20) / 2.0**20)
 
-    def moments(
-        self, wanted: dict[str, Cells], advance: Advance = lambda rows: None, workers: int | None = None
-    ) -> blocks.Run:
+    def moments(self, wanted: dict[str, Cells], advance: Advance) -> blocks.Run:
         """The moments of features with these cells: single columns together, each group of columns alone."""
         problem = self.setting.problem
         found: dict[str, tuple[Moments, ...]] = {}
@@ -89,7 +87,7 @@ class TreeRoute:
         size, names = max(1, problem.memory // (2 * each)), list(singles)
         batches = [{name: singles[name] for name in names[k : k + size]} for k in range(0, len(names), size)]
         for together in (*batches, *groups):
-            run = self._pass(together, advance, workers or _workers(problem))
+            run = self._pass(together, advance, _workers(problem))
             found.update(run.moments)
             block = max(block, run.block)
         return blocks.Run(found, block)
