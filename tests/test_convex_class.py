@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reliance.class_protocol import ClassData
-from reliance.convex_class import ConvexLinearClass, _Pairs, _Scores, minimise
+from reliance.classes.convex import ConvexLinearClass, _Pairs, _Scores, minimise
+from reliance.classes.protocol import ClassData
 from reliance.features import Feature
 from reliance.models import Linear
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reliance.class_protocol import ClassData
-from reliance.differentiable_class import DifferentiableClass, FoundModel
+from reliance.classes.differentiable import DifferentiableClass, FoundModel
+from reliance.classes.linear import LeastSquaresClass
+from reliance.classes.protocol import ClassData
 from reliance.features import Feature
-from reliance.linear_class import LeastSquaresClass
 
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reliance.class_protocol import ClassData
+from reliance.classes.kernel import RBF, KernelClass, KernelModel, ProductKernel, _Space
+from reliance.classes.protocol import ClassData
+from reliance.classes.quadratic_ranges import Quadratic, least_quadratic, least_ratio, region
 from reliance.features import Feature
-from reliance.kernel_class import RBF, KernelClass, KernelModel, ProductKernel, _Space
-from reliance.quadratic_ranges import Quadratic, least_quadratic, least_ratio, region
 
 N, P = 24, 3
 GROUPS = ProductKernel([((0,), RBF(np.ones(1))), ((1, 2), RBF(np.full(2, 1.5)))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reliance.trust_region import Quadratic, TwoBalls, in_ball, largest, largest_ratio
+from reliance.classes.trust_region import Quadratic, TwoBalls, in_ball, largest, largest_ratio
 
 
 def random_quadratic(rng, k):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from reliance import export, inference, plots
 from reliance._array import Array
-from reliance.class_protocol import Range
+from reliance.classes.protocol import Range
 from reliance.model_classes import Members
 
 Floats = NDArray[np.float64]

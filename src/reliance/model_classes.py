@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from reliance.class_protocol import ClassData, Member, ModelClass, Range
-from reliance.convex_class import ConvexLinearClass
-from reliance.differentiable_class import DifferentiableClass
+from reliance.classes.convex import ConvexLinearClass
+from reliance.classes.differentiable import DifferentiableClass
+from reliance.classes.finite import FiniteClass, Members
+from reliance.classes.kernel import KernelClass
+from reliance.classes.linear import LeastSquaresClass
+from reliance.classes.protocol import ClassData, Member, ModelClass, Range
 from reliance.features import Feature
-from reliance.finite_class import FiniteClass, Members
 from reliance.inputs import check_choice
-from reliance.kernel_class import KernelClass
-from reliance.linear_class import LeastSquaresClass
 
 __all__ = ["DifferentiableClass", "FiniteClass", "KernelClass", "LinearClass", "Members", "ModelClass"]
 

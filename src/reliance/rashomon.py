@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from reliance import _array, blocks, class_results
 from reliance._array import Array
-from reliance.class_protocol import ClassData, Member, ModelClass, Range
 from reliance.class_results import ClassReliance
+from reliance.classes.protocol import ClassData, Member, ModelClass, Range
 from reliance.inputs import Problem, Progress, check_choice, prepare
 from reliance.model_classes import FiniteClass
 from reliance.rng import RandomState

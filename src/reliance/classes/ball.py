@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize
 
-from reliance import rng, trust_region
+from reliance import rng
+from reliance.classes import trust_region
+from reliance.classes.ellipsoid import Ellipsoid, End, Point, ellipsoid_end, end_of, reliance_of
+from reliance.classes.trust_region import TwoBalls
 from reliance.features import Feature
-from reliance.linear_ellipsoid import Ellipsoid, End, Point, ellipsoid_end, end_of, reliance_of
-from reliance.trust_region import TwoBalls
 
 Floats = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)

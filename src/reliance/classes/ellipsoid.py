@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from reliance import trust_region
-from reliance.class_moments import RowMoments
+from reliance.classes import trust_region
+from reliance.classes.moments import RowMoments
+from reliance.classes.trust_region import Quadratic
 from reliance.features import Feature
-from reliance.trust_region import Quadratic
 
 Floats = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)

@@ -16,10 +16,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from reliance._array import Array, device, from_host, is_array, namespace, to_host
-from reliance.class_protocol import ClassData, Member, Range
+from reliance.classes.protocol import ClassData, Member, Range
+from reliance.classes.quadratic_ranges import Quadratic, Region, least_quadratic, least_ratio, region
 from reliance.draws import Host, narrow, take_columns, upload, wide
 from reliance.features import Feature
-from reliance.quadratic_ranges import Quadratic, Region, least_quadratic, least_ratio, region
 from reliance.regressors import _median_distance, _squared_distances, least_squares
 
 Factors: TypeAlias = list[tuple[Array, Array]]

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import _array, models
-from reliance.class_moments import row_moments
-from reliance.class_protocol import ClassData, Member, Range
+from reliance.classes.ball import Ball
+from reliance.classes.ellipsoid import Ellipsoid, End, Point, ellipsoid_end
+from reliance.classes.moments import row_moments
+from reliance.classes.protocol import ClassData, Member, Range
 from reliance.features import Feature
-from reliance.linear_ball import Ball
-from reliance.linear_ellipsoid import Ellipsoid, End, Point, ellipsoid_end
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import blocks, conditional, inference, models, plans, rng, variables
-from reliance.class_protocol import ClassData, Member, Range
+from reliance.classes.protocol import ClassData, Member, Range
 from reliance.executors import Base, Caller
 from reliance.features import Feature
 from reliance.inputs import Problem, prepare

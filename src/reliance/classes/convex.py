@@ -16,7 +16,7 @@ from scipy import linalg, optimize
 
 from reliance import rng as randomness
 from reliance._array import to_host
-from reliance.class_protocol import ClassData, Member, Range
+from reliance.classes.protocol import ClassData, Member, Range
 from reliance.draws import Host, narrow, upload, wide
 from reliance.features import Feature
 from reliance.models import Linear, linear_form

@@ -21,7 +21,7 @@ from reliance import conditional as conditional_reliance
 from reliance import functional, models
 from reliance import rng as randomness
 from reliance._array import Array, describe, device, from_host, is_array, is_floating, namespace, to_host
-from reliance.class_protocol import ClassData, Member, Range
+from reliance.classes.protocol import ClassData, Member, Range
 from reliance.draws import narrow, take_columns
 from reliance.features import Feature
 from reliance.importance import model_reliance

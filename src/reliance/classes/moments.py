@@ -13,7 +13,7 @@ from scipy import linalg
 
 from reliance import _array
 from reliance._array import Array
-from reliance.class_protocol import ClassData
+from reliance.classes.protocol import ClassData
 
 Floats = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)

@@ -1,0 +1,1 @@
+"""What the classes of `reliance.model_classes` are made of: the solvers behind class reliance."""
