@@ -65,7 +65,6 @@ def data(labels, n=12, seed=1):
     return oracles.Case("squared_error", CASES["squared_error"].formula, labels).data(n, seed)
 
 
-@pytest.mark.many_compilations
 @pytest.mark.parametrize(
     ("method", "weights"),
     [("ablation", None), ("permutation", WEIGHTS), ("all", None)],

@@ -39,7 +39,6 @@ def measure(backend, method, case, X, y, compare="difference", weights=None, **o
     )
 
 
-@pytest.mark.many_compilations
 @pytest.mark.parametrize("method", ["ablation", "permutation", "all"])
 @pytest.mark.parametrize("case", CASES)
 def test_every_loss(backend, case, method):

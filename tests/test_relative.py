@@ -514,7 +514,6 @@ def deviation(backend):
     return {"rtol": max(1e-9, 30 * backend.rtol), "atol": max(1e-10, 100 * backend.rtol)}
 
 
-@pytest.mark.many_compilations
 @pytest.mark.parametrize("name", ["donors", "normal", "knn", "leaves"])
 def test_backends_agree(backend, name):
     X, y = correlated(22, seed=7)
