@@ -1,0 +1,1 @@
+"""Importance without labels, and importance for single rows."""
