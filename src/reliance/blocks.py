@@ -392,14 +392,14 @@ class Reporter:
 
 
 @contextmanager
-def progress(problem: Problem, total: int) -> Iterator[Reporter]:
-    """How rows done are reported: not at all, to a bar, or to the user's function ``(done, total)``."""
+def progress(problem: Problem, total: int, unit: str = "rows") -> Iterator[Reporter]:
+    """How rows (or other units) done are reported: not at all, to a bar, or to the user's function ``(done, total)``."""
     if problem.progress is False:
         yield Reporter(total, lambda done, total: None)
     elif problem.progress is True:
         from tqdm.auto import tqdm
 
-        with tqdm(total=total, unit="rows", unit_scale=True) as bar:
+        with tqdm(total=total, unit=unit, unit_scale=True) as bar:
 
             def show(done: int, total: int) -> None:
                 bar.total = total

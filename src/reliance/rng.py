@@ -18,7 +18,7 @@ RandomState: TypeAlias = (
 )
 
 # The third counter word says what the numbers are for; the fourth counts draws (or orderings).
-_DONORS, _ORDER, _SHIFTS, SIGNS, _UNIFORMS = range(5)
+_DONORS, _ORDER, _SHIFTS, SIGNS, _UNIFORMS, LABELS, FOLDS = range(7)
 
 
 def resolve_key(rng: RandomState) -> int:
