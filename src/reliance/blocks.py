@@ -393,7 +393,7 @@ class Reporter:
 
 @contextmanager
 def progress(problem: Problem, total: int, unit: str = "rows") -> Iterator[Reporter]:
-    """How rows (or other units) done are reported: not at all, to a bar, or to the user's function ``(done, total)``."""
+    """How what is done is reported: not at all, to a bar, or to the user's function ``(done, total)``."""
     if problem.progress is False:
         yield Reporter(total, lambda done, total: None)
     elif problem.progress is True:
