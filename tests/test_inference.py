@@ -81,7 +81,7 @@ def moments_of(changes, weights, plan, with_draws=True):
     for i, k in itertools.product(range(plan.n), range(plan.draws)):
         donor[plan.table[i, k]] += weights[i] * changes[i, k]
     draw_sum = (weights[:, None] * changes).sum(axis=0) if with_draws else None
-    return Moments(changes.sum(axis=1), donor, float(((weights[:, None] * changes) ** 2).sum()), draw_sum)
+    return Moments(changes.sum(axis=1), donor, (changes**2).sum(axis=1), draw_sum)
 
 
 @dataclass
@@ -352,7 +352,7 @@ def test_metric_without_rows_keeps_its_draws_only():
 
 def test_ratio_of_zero_risk_and_unknown_comparison_are_errors():
     plan = make_plan("pairs", 4, None, np.random.default_rng(0))
-    moments = Moments(np.ones(4), np.ones(4), 1.0, None)
+    moments = Moments(np.ones(4), np.ones(4), np.ones(4), None)
     with pytest.raises(ValueError, match="compare='difference'"):
         inference.summarize(moments, np.zeros(4), None, plan, "ratio")
     with pytest.raises(ValueError, match="compare='percent'"):
@@ -454,7 +454,7 @@ def test_variances_run_in_any_namespace(backend, kind, n, k):
         ends = variance.hull(1.0 + h.excess, found.population**0.5, gamma, 2.0, True)
         return (found.population, found.monte_carlo, gamma, *ends)
 
-    unit, squares = weights * base, np.array(moments.sum_squares)
+    unit, squares = weights * base, np.array((weights**2 * moments.row_squares).sum())
     lent = plan.spread(unit)
     h = variance.kernel(moments.row_sum, moments.donor_sum, squares, weights, unit, lent, plan.draws)
     # Shifts in circulant order: only the Fourier fit minds.

@@ -101,7 +101,8 @@ def summarize(
     if compare == "ratio" and not np.mean(unit) != 0.0:
         raise ValueError("compare='ratio' divides by the base risk, which is 0: use compare='difference'")
     lent = lent_units(base, weights, plan, compare) if lent is None else lent
-    h = kernel(moments.row_sum, moments.donor_sum, np.asarray(moments.sum_squares), w, unit, lent, k)
+    squares = np.sum(w * w * moments.row_squares)
+    h = kernel(moments.row_sum, moments.donor_sum, np.asarray(squares), w, unit, lent, k)
     value = null + float(h.excess)
     row_values = null + w * moments.row_sum / (k * h.scale)
     draws = None if moments.draw_sum is None else null + moments.draw_sum / (n * h.scale)

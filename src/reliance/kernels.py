@@ -209,8 +209,8 @@ def tile_sums(
 
     Returns
     -------
-    array (b + d [+ n] + 3,)
-        Row sums of D = L - l, column sums of w D, donor sums of w D, the sum of w^2 D^2, and the flags.
+    array (b + d [+ n] + b + 2,)
+        Row sums of D = L - l, column sums of w D, donor sums of w D, row sums of D^2, and the flags.
     """
     xp = namespace(losses)
     # Summed in the widest dtype of the device: squares of float32 losses overflow at losses of 1e19.
@@ -225,7 +225,7 @@ def tile_sums(
 
 
 def _weighted_sums(changes: Array, weights: Array | None, counts: Array | None) -> list[Array]:
-    """Row sums of D, column sums of w D and the sum of w^2 D^2, (b,), (d,) and (1,), columns counted."""
+    """Row sums of D, column sums of w D and row sums of D^2, (b,), (d,) and (b,), columns counted."""
     xp = namespace(changes)
     squares = changes * changes
     if changes.dtype == xp.float64:  # products: faster than sums, in float64 as exact, and never rounded to TF32
@@ -233,13 +233,11 @@ def _weighted_sums(changes: Array, weights: Array | None, counts: Array | None) 
         down = xp.ones((b,), dtype=changes.dtype, device=device(changes)) if weights is None else weights
         across = xp.ones((d,), dtype=changes.dtype, device=device(changes)) if counts is None else counts
         down, across = xp.astype(down, changes.dtype, copy=False), xp.astype(across, changes.dtype, copy=False)
-        return [changes @ across, down @ changes, xp.reshape(((down * down) @ squares) @ across, (1,))]
-    weighted = changes
-    if weights is not None:
-        weighted, squares = changes * weights[:, None], squares * (weights * weights)[:, None]
+        return [changes @ across, down @ changes, squares @ across]
+    weighted = changes if weights is None else changes * weights[:, None]
     if counts is not None:
         changes, squares = changes * counts, squares * counts
-    return [xp.sum(changes, axis=1), xp.sum(weighted, axis=0), xp.reshape(xp.sum(squares), (1,))]
+    return [xp.sum(changes, axis=1), xp.sum(weighted, axis=0), xp.sum(squares, axis=1)]
 
 
 def join(

@@ -27,15 +27,15 @@ class Moments:
         Sum of D over the draws of each row.
     donor_sum : array (n,)
         Sum of w D over the uses of each donor.
-    sum_squares : float
-        Sum of w^2 D^2 over all rows and draws.
+    row_squares : array (n,)
+        Sum of D^2 over the draws of each row.
     draw_sum : array (K,) or None
         Sum of w D over the rows of each draw; None if the plan has no draws (all pairs).
     """
 
     row_sum: Floats
     donor_sum: Floats
-    sum_squares: float
+    row_squares: Floats
     draw_sum: Floats | None
 
 
@@ -52,11 +52,11 @@ class Accumulator:
     @classmethod
     def init(cls, plan: Plan) -> Accumulator:
         donors = None if plan.rectangular or not plan.lends else np.zeros(plan.n)
-        return cls(np.zeros(plan.n), np.zeros(plan.columns), donors, np.zeros(()), np.zeros(()))
+        return cls(np.zeros(plan.n), np.zeros(plan.columns), donors, np.zeros(plan.n), np.zeros(()))
 
     @staticmethod
     def nbytes(plan: Plan) -> int:
-        return 8 * (plan.n + plan.columns + (0 if plan.rectangular else plan.n))
+        return 8 * (2 * plan.n + plan.columns + (0 if plan.rectangular else plan.n))
 
     def update(self, tile: Tile, sums: NDArray[np.floating], shape: tuple[int, int]) -> bool:
         """Add a tile's packed sums (see `kernels.tile_sums`); False if its predictions were not finite or not valid.
@@ -64,15 +64,15 @@ class Accumulator:
         ``shape`` is the shape the tile was computed in, which padding may have made larger than the tile.
         """
         b, d = shape
-        rows, columns, rest = sums[:b], sums[b : b + d], sums[b + d :]
+        rows, columns, donors = sums[:b], sums[b : b + d], sums[b + d : -b - 2]
+        squares, (moved, valid) = sums[-b - 2 : -2][: len(tile.rows)], sums[-2:]
         self.rows[tile.rows.start : tile.rows.stop] += rows[: len(tile.rows)]
         self.columns[tile.columns.start : tile.columns.stop] += columns[: len(tile.columns)]
         if self.donors is not None:
-            self.donors[...] += rest[: self.donors.size]
-        squares, moved, valid = rest[-3:]
-        self.squares[...] += squares
+            self.donors[...] += donors
+        self.squares[tile.rows.start : tile.rows.stop] += squares
         self.moved[...] = max(self.moved, moved)
-        return bool(np.isfinite(squares) and np.isfinite(moved) and valid == 1)
+        return bool(np.isfinite(squares).all() and np.isfinite(moved) and valid == 1)
 
     def merge(self, other: Accumulator) -> Accumulator:
         """The sums of two disjoint sets of tiles."""
@@ -81,7 +81,7 @@ class Accumulator:
             self.rows + other.rows,
             self.columns + other.columns,
             donors,
-            np.asarray(self.squares + other.squares),
+            self.squares + other.squares,
             np.maximum(self.moved, other.moved),
         )
 
@@ -93,4 +93,4 @@ class Accumulator:
         else:
             donors = np.zeros(plan.n) if found.donors is None else found.donors
         draws = None if plan.kind == "pairs" else found.columns
-        return Moments(found.rows, donors, float(found.squares), draws)
+        return Moments(found.rows, donors, found.squares, draws)

@@ -65,7 +65,8 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
     runner, n = study.runner, study.runner.problem.n
     target = tuple(column for column in feature.columns if column not in given)
     if not target:  # what is given is kept: nothing is replaced
-        nothing = Moments(np.zeros(n), np.zeros(n), 0.0, None if study.plan.rectangular else np.zeros(study.plan.draws))
+        zeros, draws = np.zeros(n), None if study.plan.rectangular else np.zeros(study.plan.draws)
+        nothing = Moments(zeros, zeros, zeros, draws)
         losses = len(runner.problem.losses)
         runner.advance(_count(study.plan))
         return Measured(study.plan, (nothing,) * losses, _no_effect(study), None, None, 0, "given")

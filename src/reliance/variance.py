@@ -44,7 +44,7 @@ def kernel(
     Parameters
     ----------
     row_sum, donor_sum, sum_squares : arrays (n,), (n,), ()
-        The sums of `Moments`.
+        The sums of `Moments`; sum_squares is the sum of w^2 D^2 over all rows and draws.
     weights, unit : arrays (n,)
         w, and u: the weights, or weights times base losses.
     lent : array (n,)

@@ -75,9 +75,9 @@ class LinearRoute:
         squares = z4 + 4.0 * s * (s * z2 - z3 - t * z1) + t * (n * t + 2.0 * z2)
         if w is None:
             donors = n * square - 2.0 * z * np.sum(s) + np.sum(t)
-            return Moments(rows, donors, float(np.sum(squares)), None)
-        donors = np.sum(w) * square - 2.0 * z * np.sum(w * s) + np.sum(w * t)
-        return Moments(rows, donors, float(np.sum(w * w * squares)), None)
+        else:
+            donors = np.sum(w) * square - 2.0 * z * np.sum(w * s) + np.sum(w * t)
+        return Moments(rows, donors, squares, None)
 
     def _moves(self, feature: Feature) -> bool:
         if not np.any(self.coef[list(feature.columns)]):

@@ -150,7 +150,7 @@ def _linear_jobs(linear: LinearRoute, plan: Plan, problem: Problem) -> list[Job]
 
 
 def _nothing(n: int) -> Moments:
-    return Moments(np.zeros(n), np.zeros(n), 0.0, None)
+    return Moments(np.zeros(n), np.zeros(n), np.zeros(n), None)
 
 
 def _tree_job(trees: TreeRoute, feature: Feature, plan: Plan, problem: Problem, route: str) -> Job:

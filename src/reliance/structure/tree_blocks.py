@@ -59,7 +59,7 @@ class Rows(NamedTuple):
 
 
 def table_sums(context: Context, changes: Array, rows: Rows, counts: Array) -> Array:
-    """``(L, b + m + 3)``: the packed sums of a column, from the changes (K, m, b) where its m cells begin.
+    """``(L, b + m + b + 2)``: the packed sums of a column, from the changes (K, m, b) where its m cells begin.
 
     A row's own cell needs no mask: its prediction is the row's own.
     """
@@ -301,14 +301,16 @@ class WalkEngine:
         columns, edge = len(self.codes), self.edge
         start, stop = edge[pieces.column] + pieces.first, edge[pieces.column] + pieces.stop
         donors = self.below[stop] - self.below[start]
-        by_row = np.bincount(pieces.column * b + pieces.row, donors * change, columns * b).reshape(columns, b)
+        place = pieces.column * b + pieces.row
+        by_row, squares = (
+            np.bincount(place, donors * power, columns * b).reshape(columns, b) for power in (change, change * change)
+        )
         weighted = change if weights is None else change * weights[pieces.row]
-        squares = np.bincount(pieces.column, donors * weighted * weighted, columns)
         # Sums of cells: each piece is added from its first cell on and taken away behind its last.
         steps = np.bincount(start, weighted, edge[-1]) - np.bincount(stop, weighted, edge[-1])
         by_cell = [np.cumsum(part[:-1]) for part in np.split(steps, edge[1:-1])]
         moved = np.bincount(pieces.column, minlength=columns) > 0
         return [
-            np.concatenate([by_row[k], by_cell[k], squares[k : k + 1], flags[:1] if moved[k] else [0.0], flags[1:]])
+            np.concatenate([by_row[k], by_cell[k], squares[k], flags[:1] if moved[k] else [0.0], flags[1:]])
             for k in range(columns)
         ]

@@ -113,7 +113,7 @@ class TreeRoute:
                 raise Disagreement
             for cells, accumulators, packed in zip(measured, sums, lines, strict=True):
                 tile = Tile(rows, range(cells.number))
-                shape = (len(rows), packed.shape[1] - len(rows) - 3)
+                shape = (len(rows), packed.shape[1] - 2 * len(rows) - 2)
                 for accumulator, function, line in zip(accumulators, problem.losses, packed, strict=True):
                     if not accumulator.update(tile, line, shape):
                         name = next(name for name, found in wanted.items() if found is cells)
