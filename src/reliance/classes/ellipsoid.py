@@ -137,17 +137,16 @@ class Ellipsoid:
             constant, linear = start @ unique, w.T @ unique / 2.0
             matrix = np.zeros((w.shape[1], w.shape[1]))
         else:
-            seen = T[:, own].T @ self.spun  # T_J'V
-            basis = _orthonormal(np.concatenate([rows.T, seen.T], axis=1))
-            w, v = rows @ basis, seen @ basis
-            gram = T[:, own].T @ T[:, own]
-            missed = np.zeros(len(own))
-            if not self.intercept:
-                missed = T[:, own].T @ (self.moments.target - T @ self.centre)
-            constant = start @ missed + start @ gram @ start
-            linear = (w.T @ missed - v.T @ start + 2.0 * w.T @ (gram @ start)) / 2.0
-            cross = w.T @ v
-            matrix = w.T @ gram @ w - (cross + cross.T) / 2.0
+            basis = _orthonormal(np.concatenate([rows.T, self.spun.T @ T[:, own]], axis=1))
+            # What the feature adds to predictions, T_J b_J = base + moved t, and what is left of y without it, less
+            # that. Coefficients of columns that are almost the same are large and cancel in these sums: products of
+            # the sums keep digits that sums of products lose.
+            base, moved, left = T[:, own] @ start, T[:, own] @ (rows @ basis), self.spun @ basis
+            missed = np.zeros(len(T)) if self.intercept else self.moments.target - T @ self.centre
+            constant = base @ (base + missed)
+            linear = (moved.T @ (2.0 * base + missed) - left.T @ base) / 2.0
+            cross = moved.T @ left
+            matrix = moved.T @ moved - (cross + cross.T) / 2.0
         scale = self.per_pair
         return Quadratic(scale * float(constant), scale * linear, scale * matrix), basis
 
