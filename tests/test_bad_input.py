@@ -220,14 +220,6 @@ def test_the_message_names_argument_value_and_remedy(case):
         assert part in str(caught.value)
 
 
-def test_tables_are_named_as_such():
-    pandas = pytest.importorskip("pandas")
-    with pytest.raises(TypeError, match=r"X is a table \(DataFrame\): pass X.to_numpy\(\), and names="):
-        measure(X=pandas.DataFrame(X))
-    with pytest.raises(TypeError, match=r"y is a table \(Series\): pass y.to_numpy\(\)"):
-        measure(y=pandas.Series(Y))
-
-
 @pytest.mark.parametrize("argument", ["y", "weights"])
 def test_data_of_different_kinds(argument):
     torch = pytest.importorskip("torch")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reliance import blocks, plans, samplers, variables
+from reliance import blocks, plans, samplers, tables, variables
 from reliance._array import Array
 from reliance.comparisons import RelativeImportance
 from reliance.corrections import Runner
@@ -112,8 +112,9 @@ def relative_importance(
     """
     check_choice(compare, _COMPARE, "compare")
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
-    moved = isinstance(as_array(X, "X"), np.ndarray) and not isinstance(problem.flat, np.ndarray)
-    known = variables.gather(problem, names, context, y, moved)
+    on_host = tables.is_table(X) or isinstance(as_array(X, "X"), np.ndarray)
+    moved = on_host and not isinstance(problem.flat, np.ndarray)
+    known = variables.gather(problem, context, y, moved)
     sets = variables.resolve_given(given, known)
     training = None if fit_on is None else variables.gather_training(fit_on, known, problem.flat, moved)
     plan = plans.Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
@@ -197,7 +198,7 @@ def conditional_model_reliance(
     check_choice(compare, _COMPARE, "compare")
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
     problem, plan = reliance_plan(problem, pairs)
-    known = variables.gather(problem, names, None, None)
+    known = variables.gather(problem, None, None)
     latent = None
     if classifier is not None:
         known, latent = known.with_uniforms(problem.key), known.width

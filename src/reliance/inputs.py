@@ -13,9 +13,9 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, models
+from reliance import _array, models, tables
 from reliance._array import Array, Device, Namespace
-from reliance.features import Feature, resolve_features
+from reliance.features import Feature, column_names, resolve_features
 from reliance.losses import Loss, Metric, compares_labels, resolve_all
 from reliance.models import Model
 from reliance.rng import RandomState, resolve_key
@@ -49,6 +49,10 @@ class Problem:
     memory : int
         Bytes that the engine may allocate.
     block : int, (rows, draws), "tune" or None
+    names : tuple of str
+        Of the P columns.
+    coded : tuple of int
+        Columns that hold codes of text, categories or dates (see `reliance.tables`), which only the model understands.
     """
 
     model: Model
@@ -64,6 +68,8 @@ class Problem:
     block: Block
     progress: Progress
     keep: frozenset[str]
+    names: tuple[str, ...] = ()
+    coded: tuple[int, ...] = ()
 
     @property
     def n(self) -> int:
@@ -109,6 +115,9 @@ def prepare(
 ) -> Problem:
     """Check the arguments that all methods share."""
     losses = resolve_all(loss)
+    table = tables.read(X, "X") if tables.is_table(X) else None
+    if table is not None:
+        X, names = table.array, table.names if names is None else names
     X = as_array(X, "X")
     y = None if y is None else as_array(y, "y")
     weights = None if weights is None else as_array(weights, "weights")
@@ -120,6 +129,8 @@ def prepare(
     host_weights = None if weights is None else _checked_weights(weights)
     X, y, weights = models.at_home(model, X, y, weights)
     adapted = models.on_arrays_of(models.adapt(model, losses), X)
+    if table is not None:
+        adapted = models.on_table(adapted, table)
     return Problem(
         model=adapted,
         store=ArrayStore.of(X),
@@ -134,6 +145,8 @@ def prepare(
         block=_checked_block(block),
         progress=_checked_progress(progress),
         keep=_checked_keep(keep),
+        names=column_names(names, tuple(X.shape[1:])),
+        coded=() if table is None else table.coded,
     )
 
 
@@ -157,13 +170,11 @@ def check_choice(value: Any, choices: Sequence[str], name: str) -> str:
 
 
 def as_array(x: Any, name: str) -> Array:
-    """An array of a supported namespace as it is; nested lists as NumPy."""
+    """An array of a supported namespace as it is; nested lists, and columns of tables, as NumPy."""
     if isinstance(x, Generator | Iterator | map | zip | filter):
         raise TypeError(f"{name} is a {type(x).__name__}, which can be read only once: pass an array or list({name})")
-    if hasattr(x, "iloc") or hasattr(x, "__dataframe__"):
-        raise TypeError(
-            f"{name} is a table ({type(x).__name__}): pass {name}.to_numpy(), and names= to keep the column names"
-        )
+    if tables.is_column(x) or tables.is_table(x):
+        x = tables.as_column(x, name)
     if not _array.is_array(x):
         if not isinstance(x, list | tuple | range):
             raise TypeError(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import ensembles, tree_readers
+from reliance import ensembles, tables, tree_readers
 from reliance._array import (
     Array,
     Device,
@@ -29,6 +29,7 @@ from reliance._array import (
 )
 from reliance.ensembles import Ensemble
 from reliance.losses import Loss, Metric, compares_labels
+from reliance.tables import Table
 
 # Libraries that check their input and schedule threads at each call want fewer, larger calls than an array function.
 _ESTIMATOR_BLOCK_ROWS = 16384
@@ -164,6 +165,18 @@ def on_arrays_of(model: Model, X: Array) -> Model:
             known[model.method] = ensemble
             return dataclasses.replace(model, predict=ensemble, trees=ensemble, block_rows=None)
     return model
+
+
+def on_table(model: Model, table: Table) -> Model:
+    """The model as one of the engine's numbers, called with tables of the user's own kind if it takes any."""
+    source = model.source
+    arrays_only = is_torch_module(source) or isinstance(source, Linear | FirstLayer | Ensemble)
+    if arrays_only or (hasattr(source, "n_features_in_") and not hasattr(source, "feature_names_in_")):
+        tables.check_numbers(table, range(len(table.names)), f"model {name_of(source)} takes arrays, but X")
+        return model
+    # Trees that split on a library's own codes of categories cannot be read for ours.
+    method = None if table.coded else model.method
+    return dataclasses.replace(model, predict=tables.called(model.predict, table), method=method)
 
 
 def linear_form(model: Any) -> tuple[NDArray[np.float64], float] | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from reliance import _array, rng
+from reliance import _array, rng, tables
 from reliance._array import Array
-from reliance.features import column_names
 from reliance.inputs import Problem, as_array
 
 REST = "rest"
@@ -27,35 +26,40 @@ class Variables:
         P, the number of columns of X.
     columns : dict
         The columns of each name.
+    coded : tuple of int
+        Columns of codes, which are no numbers (see `reliance.tables`).
     """
 
     matrix: Array
     width: int
     columns: dict[str, tuple[int, ...]]
+    coded: tuple[int, ...] = ()
 
     def with_uniforms(self, key: int) -> Variables:
         """With one more column: a number in [0, 1) for each row."""
         xp, dev = _array.namespace(self.matrix), _array.device(self.matrix)
         u = _array.from_host(rng.uniforms(key, 0, int(self.matrix.shape[0]), 0, 1), xp, dev, self.matrix.dtype)
-        return Variables(xp.concat([self.matrix, u], axis=1), self.width, self.columns)
+        return replace(self, matrix=xp.concat([self.matrix, u], axis=1))
 
     def given(self, wanted: Any, target: tuple[int, ...]) -> tuple[int, ...]:
         """The columns of a resolved set of variables, for a feature with these columns."""
-        if wanted == REST:
-            return tuple(j for j in range(self.width) if j not in target)
-        return tuple(wanted)
+        found = tuple(j for j in range(self.width) if j not in target) if wanted == REST else tuple(wanted)
+        bad = [j for j in (*target, *found) if j in self.coded]
+        if found and bad:
+            name = next(name for name, place in self.columns.items() if bad[0] in place)
+            raise TypeError(
+                f"column {name!r} holds text, categories, dates or missing entries, and samplers compute with numbers: "
+                "encode it first, or leave it out of features and given"
+            )
+        return found
 
 
-def gather(
-    problem: Problem, names: Sequence[str] | None, context: Any, y: Array | None, moved: bool = False
-) -> Variables:
+def gather(problem: Problem, context: Any, y: Array | None, moved: bool = False) -> Variables:
     """The variables of the evaluated rows; ``moved``: X was NumPy and went to a torch module, as they do, then."""
     flat = problem.flat
-    columns: dict[str, tuple[int, ...]] = {
-        name: (j,) for j, name in enumerate(column_names(names, problem.store.shape))
-    }
+    columns: dict[str, tuple[int, ...]] = {name: (j,) for j, name in enumerate(problem.names)}
     if context is None:
-        return Variables(_array.as_floating(flat), int(flat.shape[1]), columns)
+        return Variables(_array.as_floating(flat), int(flat.shape[1]), columns, problem.coded)
     parts, width = [_array.as_floating(flat)], int(flat.shape[1])
     for name, values in _checked_context(context, flat, moved).items():
         if name in columns:
@@ -65,14 +69,17 @@ def gather(
         columns[name] = tuple(range(width, width + int(values.shape[1])))
         width += int(values.shape[1])
         parts.append(_array.namespace(flat).astype(values, parts[0].dtype))
-    return Variables(_array.namespace(flat).concat(parts, axis=1), int(flat.shape[1]), columns)
+    return Variables(_array.namespace(flat).concat(parts, axis=1), int(flat.shape[1]), columns, problem.coded)
 
 
 def gather_training(fit_on: Any, evaluated: Variables, X: Array, moved: bool = False) -> Array:
     """``(m, P + C)``: the rows that samplers are fitted on, if not the evaluated ones."""
     if not isinstance(fit_on, tuple | list) or len(fit_on) != 2:
         raise TypeError(f"fit_on is a {type(fit_on).__name__}: pass (X_train, context_train), the second may be None")
-    rows, context = _beside(as_array(fit_on[0], "fit_on[0]"), X, moved), fit_on[1]
+    rows, context = fit_on
+    if tables.is_table(rows):
+        rows = _same_columns(tables.numeric_columns(rows, "fit_on[0]"), evaluated)
+    rows = _beside(as_array(rows, "fit_on[0]"), X, moved)
     if _array.namespace(rows) is not _array.namespace(X) or _array.device(rows) != _array.device(X):
         raise TypeError(f"fit_on: X_train is a {_array.describe(rows)} but X is a {_array.describe(X)}: convert it")
     xp = _array.namespace(rows)
@@ -129,8 +136,12 @@ def _columns(members: Any, variables: Variables) -> Any:
 
 def _checked_context(context: Any, flat: Array, moved: bool) -> dict[str, Array]:
     """Each variable as (n, k), of the namespace and on the device of X."""
+    if tables.is_table(context):
+        context = tables.numeric_columns(context, "context")
     if not isinstance(context, Mapping):
-        raise TypeError(f"context is a {type(context).__name__}: pass a mapping from names to arrays (n,) or (n, k)")
+        raise TypeError(
+            f"context is a {type(context).__name__}: pass a mapping from names to arrays (n,) or (n, k), or a table"
+        )
     found = {}
     for name, given in context.items():
         values = _beside(as_array(given, f"context[{name!r}]"), flat, moved)
@@ -147,6 +158,14 @@ def _checked_context(context: Any, flat: Array, moved: bool) -> dict[str, Array]
             raise TypeError(f"context[{name!r}] holds text: pass categories as integers")
         found[str(name)] = values[:, None] if values.ndim == 1 else values
     return found
+
+
+def _same_columns(columns: Mapping[str, Array], evaluated: Variables) -> Array:
+    """The columns of a table in the order of X."""
+    own = [name for name, place in evaluated.columns.items() if place[0] < evaluated.width]
+    if set(own) != set(columns):
+        raise ValueError(f"fit_on: X_train has the columns {sorted(columns)} but X has {sorted(own)}: pass the same")
+    return np.stack([columns[name] for name in own], axis=1)
 
 
 def _beside(values: Array, X: Array, moved: bool) -> Array:

@@ -1,0 +1,212 @@
+"""Tables of pandas, polars and pyarrow: numbers for the engine, and their own kind of table back for the model.
+
+The engine moves numbers. A column of numbers enters as it is. Any other column (text, categories, dates, numbers with
+missing entries) enters as codes, one for each distinct value, and before the model is called the codes become the
+values again, taken from the user's own column, so that neither a value nor a type is ever converted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
+_LARGEST = 2**53  # integers up to here are numbers of float64, too
+
+
+def is_table(x: Any) -> bool:
+    """Whether x is a table of rows and named columns, without importing any library of tables."""
+    return _of_library(x) and hasattr(type(x), "columns") and not _is_column(x)
+
+
+def is_column(x: Any) -> bool:
+    """Whether x is one column of such a table."""
+    return _of_library(x) and _is_column(x)
+
+
+def _of_library(x: Any) -> bool:
+    library = type(x).__module__.partition(".")[0]
+    return library in _LIBRARIES and library in sys.modules
+
+
+def _is_column(x: Any) -> bool:
+    return type(x).__name__ in ("Series", "ChunkedArray", "Array", "Categorical", "Index") or hasattr(x, "type")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table as the engine sees it.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the columns, as the model knows them.
+    array : NumPy array (n, P)
+        Numbers, or codes of the values.
+    coded : tuple of int
+        The columns that hold codes.
+    """
+
+    names: tuple[str, ...]
+    array: NDArray[Any]
+    coded: tuple[int, ...]
+    _frame: Any
+    _speakers: Mapping[int, NDArray[np.int64]]  # for each code the first row that has its value
+    _labels: Sequence[Any]  # the names as the table has them: pandas knows other names than text
+
+    def decode(self, block: NDArray[Any]) -> Any:
+        """Rows of the engine, ``(m, P)``, as a table of the user's own kind with the user's own types."""
+        import narwhals as nw
+
+        frame = nw.from_numpy(np.asarray(block), schema=self.names, backend=self._frame.implementation)
+        if self.coded:
+            parts = [self._values(block, j) if j in self.coded else frame.select(n) for j, n in enumerate(self.names)]
+            frame = nw.concat(parts, how="horizontal")
+        native = nw.to_native(_with_types(frame, self._frame.schema))
+        if tuple(self._labels) != self.names:
+            native.columns = self._labels
+        return native
+
+    def _values(self, block: NDArray[Any], j: int) -> Any:
+        import narwhals as nw
+
+        rows = self._speakers[j][block[:, j].astype(np.int64)]
+        return nw.maybe_reset_index(self._frame.select(self.names[j])[rows])
+
+
+def _with_types(frame: Any, schema: Mapping[str, Any]) -> Any:
+    import narwhals as nw
+
+    changed = [nw.col(name).cast(schema[name]) for name, dtype in frame.schema.items() if dtype != schema[name]]
+    return frame.with_columns(changed) if changed else frame
+
+
+def read(x: Any, name: str) -> Table:
+    """A table, checked."""
+    try:
+        import narwhals as nw
+    except ImportError as error:
+        raise ImportError(f"{name} is a table: install reliance[tables], which reads it, or pass an array") from error
+    try:
+        frame = nw.from_native(x, eager_only=True)
+    except TypeError as error:  # a lazy table of polars, say
+        raise TypeError(
+            f"{name} is a {type(x).__name__}, which is no table in memory: pass {name}.collect(), or an array"
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}; rename the columns") from error
+    labels, names = frame.columns, tuple(map(str, frame.columns))
+    if len(set(names)) < len(names):
+        raise ValueError(f"{name} has two columns named {next(n for n in names if names.count(n) > 1)!r}: rename one")
+    frame = frame.rename({label: new for label, new in zip(labels, names, strict=True) if label is not new})
+    columns, speakers = [], {}
+    for j, column in enumerate(names):
+        values = _numbers(frame[column])
+        if values is None:
+            values, speakers[j] = _codes(frame[column], f"{name}[{column!r}]")
+        columns.append(values)
+    narrow = bool(columns) and all(values.dtype == np.float32 for values in columns)
+    array = np.empty((len(frame), len(columns)), dtype=np.float32 if narrow else np.float64)
+    for j, values in enumerate(columns):
+        array[:, j] = values
+    return Table(names, array, tuple(speakers), nw.maybe_reset_index(frame), speakers, labels)
+
+
+def _numbers(series: Any) -> NDArray[Any] | None:
+    """The column as numbers, if it holds nothing else and float64 has all of them."""
+    import narwhals as nw
+
+    plain = series.dtype.is_numeric() and not series.dtype.is_decimal()
+    if not (plain or series.dtype == nw.Boolean) or not _is_plain(series):
+        return None
+    values: NDArray[Any] = series.to_numpy()
+    if values.dtype.kind not in "biuf":
+        return None
+    if values.dtype.kind in "iu" and values.size and max(abs(int(values.min())), abs(int(values.max()))) > _LARGEST:
+        return None
+    return values
+
+
+def _is_plain(series: Any) -> bool:
+    """No entry is missing, and the type is one that NumPy has: pandas' own types with a mask are kept as they are."""
+    native = series.to_native()
+    if hasattr(native, "iloc"):
+        return isinstance(native.dtype, np.dtype) and native.dtype.kind in "biuf"
+    return int(series.null_count()) == 0
+
+
+def _codes(series: Any, name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """A code for each row, equal for equal values, in order of appearance; and the first row of each code."""
+    values, missing = series.to_list(), series.is_null().to_list()
+    known: dict[Any, int] = {}
+    codes, first = np.empty(len(values)), []
+    for row, (value, absent) in enumerate(zip(values, missing, strict=True)):
+        try:
+            code = known.setdefault(_MISSING if absent else (type(value), value), len(known))
+        except TypeError as error:
+            raise TypeError(f"{name} holds {value!r}, which cannot be compared: pass numbers, text or dates") from error
+        if code == len(first):
+            first.append(row)
+        codes[row] = code
+    return codes, np.asarray(first, dtype=np.int64)
+
+
+_MISSING = object()
+
+
+def as_column(x: Any, name: str) -> NDArray[Any]:
+    """Labels or weights that come as a column, or as a table of them, (n,) or (n, columns): as NumPy."""
+    import narwhals as nw
+
+    if is_table(x):
+        frame = nw.from_native(x, eager_only=True)
+        parts = [as_column(nw.to_native(frame[column]), f"{name}[{column!r}]") for column in frame.columns]
+        return parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
+    try:
+        series = nw.from_native(x, series_only=True)
+        missing, values = int(series.null_count()), series.to_numpy()
+    except TypeError:  # pandas.Index, pandas.Categorical and arrow arrays are columns, too, but not series
+        values = np.asarray(x)
+        missing = 0
+    if missing:
+        raise ValueError(f"{name} holds {missing} missing values: drop those rows")
+    return values.astype(str) if values.dtype.kind == "O" and all(isinstance(v, str) for v in values) else values
+
+
+def called(predict: Callable[[Any], Any], table: Table) -> Callable[[NDArray[Any]], Any]:
+    """``predict`` of tables, as a function of the engine's numbers; predictions that are a column become an array."""
+
+    def of_numbers(block: NDArray[Any]) -> Any:
+        given = table.decode(block)
+        try:
+            answer = predict(given)
+        except Exception as error:
+            kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
+            error.add_note(
+                f"The model was called with a {kind}, the kind of X; if it takes arrays, pass X as an array."
+            )
+            raise
+        return as_column(answer, "the model's prediction") if is_column(answer) else answer
+
+    return of_numbers
+
+
+def numeric_columns(x: Any, name: str) -> dict[str, NDArray[Any]]:
+    """Each column of a table of numbers, by name."""
+    table = read(x, name)
+    check_numbers(table, range(len(table.names)), name)
+    return {column: np.ascontiguousarray(table.array[:, j]) for j, column in enumerate(table.names)}
+
+
+def check_numbers(table: Table, columns: Sequence[int] | range, name: str) -> None:
+    bad = [table.names[j] for j in columns if j in table.coded]
+    if bad:
+        raise TypeError(
+            f"{name}: column {bad[0]!r} holds text, categories, dates or missing entries, where numbers are needed: "
+            "encode it first, or leave it out"
+        )
