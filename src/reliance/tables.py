@@ -188,7 +188,7 @@ def called(predict: Callable[[Any], Any], table: Table) -> Callable[[NDArray[Any
         except Exception as error:
             kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
             error.add_note(
-                f"The model was called with a {kind}, the kind of X; if it takes arrays, pass X as an array."
+                f"The model was called with a {kind}, the kind of X: pass an array if it takes arrays."
             )
             raise
         return as_column(answer, "the model's prediction") if is_column(answer) else answer
