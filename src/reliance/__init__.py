@@ -6,6 +6,7 @@ from reliance import functional, knockoffs, losses, models, samplers
 from reliance.class_results import ClassReliance
 from reliance.comparisons import Delta, RelativeImportance
 from reliance.conditional import conditional_model_reliance, relative_importance
+from reliance.impact import Impact, feature_impact
 from reliance.importance import ablation_importance, model_reliance, permutation_importance
 from reliance.losses import Metric
 from reliance.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass
@@ -19,6 +20,7 @@ __all__ = [
     "Delta",
     "DifferentiableClass",
     "FiniteClass",
+    "Impact",
     "Importance",
     "KernelClass",
     "LinearClass",
@@ -27,6 +29,7 @@ __all__ = [
     "ablation_importance",
     "conditional_model_class_reliance",
     "conditional_model_reliance",
+    "feature_impact",
     "functional",
     "knockoffs",
     "load",
