@@ -35,43 +35,59 @@ def value_of(switched, risk, compare):
     return switched / risk if compare == "ratio" else switched - risk
 
 
-def searched(X, y, bound, columns, compare, conditional, intercept, rng, starts=8):
-    """The ends of the range by SLSQP from several starts, on coefficients whitened by a QR decomposition."""
-    n, p = X.shape
-    own = list(columns)
-    rest = [j for j in range(p) if j not in own]
-    Z = np.column_stack([X, np.ones(n)]) if intercept else X
-    theta = np.linalg.lstsq(Z, y)[0]
-    inverse = np.linalg.inv(np.linalg.qr(Z)[1] / np.sqrt(n))
-    least = np.mean((y - Z @ theta) ** 2)
-    radius = np.sqrt(bound - least)
-    centred, target = X - X.mean(axis=0), y - y.mean()
+def excess_form(X, y, columns, conditional):
+    """Switched risk less risk of coefficients b, as ``2 g'b + b'Ab``, from covariances in plain NumPy."""
+    own, centred = list(columns), X - X.mean(axis=0)
+    rest = [j for j in range(X.shape[1]) if j not in own]
     left = centred[:, own]
     if conditional and rest:
         left = left - centred[:, rest] @ np.linalg.lstsq(centred[:, rest], left)[0]
-    s_y, S = left.T @ target / (n - 1), centred.T @ centred / (n - 1)
+    g, A = np.zeros(X.shape[1]), np.zeros((X.shape[1],) * 2)
+    g[own] = left.T @ (y - y.mean()) / (len(X) - 1)
+    if not conditional:
+        A[np.ix_(own, rest)] = -centred[:, own].T @ centred[:, rest] / (len(X) - 1)
+    return g, A + A.T
+
+
+def whitened(X, y, epsilon, intercept):
+    """Least squares theta, the least risk, and a matrix: the good models are theta + matrix u with |u| <= 1."""
+    Z = np.column_stack([X, np.ones(len(X))]) if intercept else X
+    theta = np.linalg.lstsq(Z, y)[0]
+    least = np.mean((y - Z @ theta) ** 2)
+    return theta, least, np.sqrt(epsilon * least) * np.linalg.inv(np.linalg.qr(Z)[1] / np.sqrt(len(X)))
+
+
+def searched(X, y, epsilon, columns, compare, conditional, intercept, rng, starts=4):
+    """The ends of the range by SLSQP from several starts, in the ball that the Rashomon set is."""
+    p = X.shape[1]
+    g, A = excess_form(X, y, columns, conditional)
+    theta, least, matrix = whitened(X, y, epsilon, intercept)
 
     def value(u):
-        b = (theta + radius * inverse @ u)[:p]
-        excess = 2 * b[own] @ (s_y - (0.0 if conditional else S[np.ix_(own, rest)] @ b[rest]))
-        return 1 + excess / (least + radius**2 * (u @ u)) if compare == "ratio" else excess
+        b = (theta + matrix @ u)[:p]
+        excess, slope = b @ (2 * g + A @ b), matrix[:p].T @ (2 * (g + A @ b))
+        risk = least * (1 + epsilon * (u @ u))
+        if compare == "difference":
+            return excess, slope
+        return 1 + excess / risk, slope / risk - excess / risk**2 * 2 * epsilon * least * u
 
     ends = []
     for sign in (-1, 1):
-        best = -np.inf
+        found = []
         for _ in range(starts):
-            u = rng.normal(size=Z.shape[1])
+            u = rng.normal(size=len(theta))
             u /= np.linalg.norm(u) * rng.uniform(1.01, 3)
-            size = 1 + abs(value(u))
-            found = optimize.minimize(
-                lambda u, size=size, sign=sign: -sign * value(u) / size,
+            size = -sign * np.linalg.norm(value(u)[1])
+            result = optimize.minimize(
+                lambda u, size=size: tuple(part / size for part in value(u)),
                 u,
+                jac=True,
                 method="SLSQP",
                 constraints=[{"type": "ineq", "fun": lambda u: 1 - u @ u, "jac": lambda u: -2 * u}],
-                options={"ftol": 1e-15, "maxiter": 300},
+                options={"ftol": 1e-15, "maxiter": 150},
             )
-            best = max(best, sign * value(found.x / max(1.0, np.linalg.norm(found.x))))
-        ends.append(sign * best)
+            found.append(value(result.x / max(1.0, np.linalg.norm(result.x)))[0])
+        ends.append(sign * max(sign * v for v in found))
     return ends
 
 
@@ -117,8 +133,7 @@ def as_columns(feature):
 @pytest.mark.parametrize("compare", COMPARE)
 @pytest.mark.parametrize("case", CASES)
 def test_ends_are_those_of_a_search(case, compare, conditional):
-    """To 1e-8; a search may stay in a local end, so it may be inside, never outside."""
-    attained = []
+    """To 1e-8, both ends of every problem."""
     for seed, epsilon in enumerate(EPSILONS):
         X, y = made(seed, **CASES[case])
         rng = np.random.default_rng(seed)
@@ -128,13 +143,9 @@ def test_ends_are_those_of_a_search(case, compare, conditional):
             rl.LinearClass(fit_intercept=intercept), X, y, epsilon=epsilon, compare=compare, features=features
         )
         for j, feature in enumerate(features):
-            args = (X, y, found.bound, as_columns(feature), compare, conditional, intercept, rng)
-            low, high = searched(*args)
-            scale = 1e-8 * max(1.0, abs(low), abs(high))
-            assert found.lower[j] <= low + scale
-            assert high <= found.upper[j] + scale
-            attained += [low - found.lower[j] <= scale, found.upper[j] - high <= scale]
-    assert np.mean(attained) > 0.7  # most searches find the global end: ours is not just outside
+            low, high = searched(X, y, epsilon, as_columns(feature), compare, conditional, intercept, rng)
+            atol = 1e-8 * max(1.0, abs(low), abs(high))
+            np.testing.assert_allclose((found.lower[j], found.upper[j]), (low, high), rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("conditional", [False, True], ids=["MCR", "CMCR"])
@@ -167,34 +178,39 @@ def test_extremal_models_are_good_and_achieve_the_ends(case, compare, conditiona
         assert np.all(found.gap <= 1e-8 * scale)
 
 
+# The solver is asked for more digits than it can always promise; the comparison is what judges them.
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+@pytest.mark.parametrize("conditional", [False, True], ids=["MCR", "CMCR"])
 @pytest.mark.parametrize("compare", COMPARE)
-@pytest.mark.parametrize("seed", range(4))
-def test_ends_are_those_of_a_semidefinite_program(compare, seed):
-    """The S-lemma: v is an upper end if v - value + mu (risk - bound) is nowhere negative, for some mu >= 0."""
+@pytest.mark.parametrize("case", CASES)
+def test_ends_are_those_of_a_semidefinite_program(case, compare, conditional):
+    """The S-lemma: v is an upper end if v - value + mu (|u|^2 - 1) is nowhere negative, for some mu >= 0. To 1e-8."""
     cp = pytest.importorskip("cvxpy")
-    X, y = made(200 + seed, p=3, n=15)
-    found = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=(0.02, 0.3, 2.0, 20.0)[seed], compare=compare)
-    n = len(X)
-    Z = np.column_stack([X, np.ones(n)])
-    theta, upper = np.linalg.lstsq(Z, y)[0], np.linalg.qr(Z)[1] / np.sqrt(n)
-    # Coordinates (1, u): theta + upper^-1 u.
-    place = np.block([[np.ones((1, 1)), np.zeros((1, 4))], [theta[:, None], np.linalg.inv(upper)]])
-    risk = np.diag([np.mean((y - Z @ theta) ** 2), 1.0, 1.0, 1.0, 1.0])
-    one = np.diag([1.0, 0.0, 0.0, 0.0, 0.0])
-    S = np.cov(np.column_stack([X, y]).T)
-    for j in range(3):
-        form = np.zeros((5, 5))
-        form[0, 1 + j] = S[j, 3]
-        for k in set(range(3)) - {j}:
-            form[1 + j, 1 + k] = form[1 + k, 1 + j] = -S[j, k]
-        form[1 + j, 0] = S[j, 3]
-        form = place.T @ form @ place
-        for sign, mine in ((1, found.upper[j]), (-1, found.lower[j])):
-            v, mu, psd = cp.Variable(), cp.Variable(nonneg=True), cp.Variable((5, 5), PSD=True)
-            top = v * (risk if compare == "ratio" else one) - sign * form + mu * (risk - found.bound * one)
-            cp.Problem(cp.Minimize(v), [psd == top]).solve(solver="CLARABEL")
-            end = sign * float(v.value) + (1.0 if compare == "ratio" else 0.0)
-            np.testing.assert_allclose(mine, end, rtol=1e-6, atol=1e-6)
+    precise = {f"tol_{name}": 1e-13 for name in ("gap_abs", "gap_rel", "feas")}
+    for seed, epsilon in enumerate((0.02, 2.0, 50.0)):
+        X, y = made(200 + seed, **CASES[case])
+        p, intercept, feature = X.shape[1], seed != 1, groups(X.shape[1])[-1 if seed == 0 else 0]
+        kind = rl.LinearClass(fit_intercept=intercept)
+        found = METHODS[conditional](kind, X, y, epsilon=epsilon, compare=compare, features=[feature])
+        g, A = excess_form(X, y, as_columns(feature), conditional)
+        theta, least, matrix = whitened(X, y, epsilon, intercept)
+        b, turn = theta[:p], matrix[:p]
+        linear = turn.T @ (g + A @ b)
+        # Of (1, u): the value less that of theta, the risk in units of the least, and the ball.
+        form = np.block([[np.zeros((1, 1)), linear[None, :]], [linear[:, None], turn.T @ A @ turn]])
+        start, one = b @ (2 * g + A @ b), np.diag(np.append(1.0, np.zeros(len(theta))))
+        ball = np.eye(len(theta) + 1) - 2 * one
+        risk = least * (one + epsilon * (np.eye(len(theta) + 1) - one))
+        if compare == "ratio":
+            form = form - start / least * (risk - least * one)
+        size = np.abs(form).max()
+        for sign, mine in ((1, found.upper[0]), (-1, found.lower[0])):
+            v, mu, psd = cp.Variable(), cp.Variable(nonneg=True), cp.Variable(form.shape, PSD=True)
+            top = v * (risk / least if compare == "ratio" else one) - sign * form / size + mu * ball
+            cp.Problem(cp.Minimize(v), [psd == top]).solve(solver="CLARABEL", **precise)
+            end = start + sign * size * float(v.value)
+            end = 1 + end / least if compare == "ratio" else end
+            np.testing.assert_allclose(mine, end, rtol=0, atol=1e-8 * max(1.0, abs(start), size))
 
 
 def test_certified_means_certified():
