@@ -177,7 +177,7 @@ def pairwise_risk(
         raise ValueError(f"block={block} is too small: pass at least one row at a time")
 
     def strip(start: Any) -> Array:
-        at, inside = _strip_rows(X, start, b)
+        at, inside = strip_rows(X, start, b)
         cells = _pair_losses(model, X, y, columns, at, loss)
         counts = xp.logical_and(inside[:, None], at[:, None] != _rows(X))
         return xp.sum(xp.where(counts, cells, xp.zeros_like(cells)))
@@ -251,7 +251,7 @@ def _mask(flat: Array, chosen: list[int]) -> Array:
     return _array.from_host(mask, xp, device(flat))
 
 
-def _strip_rows(X: Array, start: Any, b: int) -> tuple[Array, Array]:
+def strip_rows(X: Array, start: Any, b: int) -> tuple[Array, Array]:
     """Rows start, start + 1, ... of a strip, kept within the data, and which of them are real."""
     xp = namespace(X)
     at = xp.arange(b, dtype=_array.index_dtype(xp), device=device(X)) + start

@@ -1,0 +1,150 @@
+"""What a search by gradients needs of torch and of JAX, and which of the two a model belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from reliance import models
+from reliance._array import Array, backend, is_array, namespace
+
+
+class Operands(NamedTuple):
+    """The rows in random order, and what each keeps and lends: row i with the feature of row k is ``kept_i + lent_k``.
+
+    The feature is in the values alone, so that one compilation serves all features.
+
+    Attributes
+    ----------
+    X : array (n, P)
+    y : array (n,)
+    kept, lent : arrays (n, P)
+    """
+
+    X: Array
+    y: Array
+    kept: Array
+    lent: Array
+
+
+class Pressure(NamedTuple):
+    """The numbers of the augmented Lagrangian: see `reliance.classes.ascent.lagrangian`."""
+
+    sign: float
+    multiplier: float
+    weight: float
+    log_bound: float
+    scale: float
+
+
+# (theta (d,), operands, shifts (K,), pressure) -> what is minimised, and the risk
+Merit: TypeAlias = Callable[[Array, Operands, Array, Pressure], tuple[Array, Array]]
+
+
+class Optimiser(Protocol):
+    """Adam on one vector, scaled back into the ball after each step."""
+
+    def start(self, theta: Array) -> Any:
+        """The state at these parameters."""
+        ...
+
+    def run(
+        self, state: Any, operands: Operands, rates: list[float], shifts: Array, pressure: Pressure
+    ) -> tuple[Any, Array, Array]:
+        """One step for each rate and each of the rows of ``shifts (T, K)``.
+
+        Returns the state, the parameters after the last step, and the risk () before it.
+        """
+        ...
+
+
+class Framework(Protocol):
+    """A model whose parameters are one vector theta."""
+
+    @property
+    def first(self) -> Array:
+        """The given parameters."""
+        ...
+
+    def vector(self, params: Any) -> Array:
+        """Parameters as a vector; an error if they are not the model's."""
+        ...
+
+    def tree(self, theta: Array) -> Any:
+        """A vector as parameters."""
+        ...
+
+    def predict(self, theta: Array, X: Array) -> Array:
+        """(m, P) -> (m,)."""
+        ...
+
+    def function(self) -> Callable[[Any, Array], Array]:
+        """``(params, X) -> (m,)`` without gradients, for the user."""
+        ...
+
+    def at_home(self, X: Array, y: Array) -> tuple[Array, Array]:
+        """The rows where the parameters are: NumPy arrays are uploaded, arrays elsewhere are an error."""
+        ...
+
+    def widened(self, x: Array) -> Array:
+        """Floating numbers in float64."""
+        ...
+
+    def narrowed(self, x: Array) -> Array:
+        """Floating numbers in the dtype of the parameters."""
+        ...
+
+    def session(self) -> AbstractContextManager[None]:
+        """In which the model is evaluated: dropout is off."""
+        ...
+
+    def precise(self) -> AbstractContextManager[None]:
+        """In which float64 exists, and gradients are not recorded."""
+        ...
+
+    def compiled(self, function: Callable[..., Array]) -> Callable[..., Array]:
+        """The function, compiled where that is the custom."""
+        ...
+
+    def slope(self, merit: Merit, theta: Array, operands: Operands, shifts: Array, pressure: Pressure) -> Array:
+        """The gradient; an error if there is none."""
+        ...
+
+    def optimiser(self, merit: Merit, radius: float) -> Optimiser: ...
+
+
+def framework_of(apply: Any, params: Any) -> Framework:
+    """Torch for modules and dicts of tensors, otherwise JAX."""
+    if not models.is_torch_module(apply):
+        if not callable(apply):
+            raise TypeError(f"apply={apply!r} is neither a torch module nor a function apply(params, X)")
+        if params is None:
+            raise TypeError("params=None: pass the parameters of apply(params, X), as JAX arrays or torch tensors")
+    if models.is_torch_module(apply) or is_tensor_dict(params):
+        from reliance.classes.torch_framework import TorchFramework
+
+        return TorchFramework.of(apply, params)
+    from reliance.classes.jax_framework import JaxFramework
+
+    return JaxFramework.of(apply, params)
+
+
+def is_tensor(x: Any) -> bool:
+    return is_array(x) and backend(namespace(x)) == "torch"
+
+
+def is_tensor_dict(params: Any) -> bool:
+    return isinstance(params, dict) and bool(params) and all(is_tensor(value) for value in params.values())
+
+
+def not_differentiable(why: str) -> TypeError:
+    return TypeError(
+        f"the model cannot be differentiated with respect to its parameters ({why}): its class cannot be searched by "
+        "gradients. Pass a FiniteClass of fitted models instead"
+    )
+
+
+def as_column(prediction: Array) -> Array:
+    """Predictions (m, 1) as (m,)."""
+    return prediction[:, 0] if prediction.ndim == 2 and prediction.shape[1] == 1 else prediction
