@@ -21,6 +21,7 @@ from reliance.inputs import Problem
 from reliance.kernels import Part, Predict
 from reliance.losses import Loss, Metric
 from reliance.models import check_device, name_of, never_writes, unchecked
+from reliance.outputs import is_whole
 from reliance.plans import Plan, Tile
 from reliance.reductions import Accumulator, Moments
 
@@ -97,7 +98,7 @@ def tile_shape(problem: Problem, plan: Plan, rows: int) -> tuple[int, int]:
         return _even(plan.n, b), _even(plan.columns, max(rows // b, 1))
     if plan.n > rows:
         return _even(plan.n, rows), 1
-    longest = min(plan.columns, plan.n - 1)  # a tile does not cross from one ordering into the next
+    longest = max(stop - start for start, stop in _plans.stretches(plan))
     return plan.n, _even(longest, max(rows // plan.n, 1))
 
 
@@ -298,7 +299,7 @@ def accumulate(
 ) -> dict[str, tuple[Accumulator, ...]]:
     """Sums over some tiles of a plan; sums over disjoint sets of tiles can be merged in any order."""
     problem, plan, height = executor.problem, executor.plan, executor.capacity[0]
-    sums = {f.name: tuple(Accumulator.init(plan) for _ in problem.losses) for f in features}
+    sums = {f.name: tuple(Accumulator.init(plan, is_whole(function)) for function in problem.losses) for f in features}
     pending: list[tuple[Feature, Opened, Array]] = []
     strip: range | None = None
     for tile in tiles:
@@ -336,11 +337,24 @@ def _collect(
 ) -> None:
     """Fetch the waiting sums, once, and add them."""
     fetched = _array.fetch([packed for _, _, packed in pending])
-    for (feature, opened, _), lines in zip(pending, fetched, strict=True):
-        for accumulator, function, line in zip(sums[feature.name], problem.losses, lines, strict=True):
-            if not accumulator.update(opened.tile, line, opened.shape):
-                raise invalid(problem, feature.name, function)
+    for (feature, opened, _), packed in zip(pending, fetched, strict=True):
+        add(problem, feature.name, sums[feature.name], opened.tile, packed, opened.shape)
     pending.clear()
+
+
+def add(
+    problem: Problem,
+    feature: str,
+    sums: tuple[Accumulator, ...],
+    tile: Tile,
+    packed: np.ndarray[Any, Any],
+    shape: tuple[int, int],
+) -> None:
+    """Add the packed sums of a tile, one loss after the other, to those of a feature."""
+    lines = np.split(packed, np.cumsum([accumulator.size(shape) for accumulator in sums])[:-1])
+    for accumulator, function, line in zip(sums, problem.losses, lines, strict=True):
+        if not accumulator.update(tile, line, shape):
+            raise invalid(problem, feature, function)
 
 
 def invalid(problem: Problem, feature: str, function: Loss | Metric) -> ValueError:

@@ -204,7 +204,7 @@ class InPlace:
         return part._replace(kept=tuple(self.problem.xp.asarray(k, copy=True) for k in part.kept))
 
     def join(self, parts: list[Part], opened: Opened) -> Array:
-        """The sums of a tile from all of its blocks: ``(L, size)``, a line for each loss."""
+        """The packed sums of a tile from all of its blocks, one loss after the other."""
         start, stop = opened.tile.rows.start, opened.tile.rows.stop
         targets = tuple(t[start:stop, ...] for t in self.base.targets)
         base = tuple(b[start:stop] for b in self.base.losses)

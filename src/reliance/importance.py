@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from reliance import blocks, inference, plans, results, summaries
+from reliance import blocks, curves, inference, plans, results, summaries
 from reliance._array import Array
 from reliance.executors import Base, Caller
 from reliance.inference import Floats, Summary
-from reliance.inputs import Block, Problem, Progress, check_choice, check_draws, prepare
+from reliance.inputs import CURVES, NEED_PAIRS, Block, Problem, Progress, check_choice, check_draws, prepare
 from reliance.losses import Metric, has_rows
 from reliance.plans import Plan
 from reliance.reductions import Moments
@@ -195,7 +195,7 @@ def model_reliance(
 
     Parameters
     ----------
-    model, X, y, loss, features, weights, rng, memory, block, progress, names, keep
+    model, X, y, loss, features, weights, rng, memory, block, progress, names
         As in `ablation_importance`.
     pairs : {"all", "halves"} or int
         ``"all"``: the exact n(n-1) estimate, O(n) memory. ``"halves"``: row i of the first half and row i + n/2 lend
@@ -209,6 +209,10 @@ def model_reliance(
         closed form, for linear models and squared error. ``"first_layer"``: without the first product of a model that
         begins with an affine layer. ``"auto"``: for each feature the cheapest that applies. ``result.routes`` says
         which it was; a forced route that does not apply is an error.
+    keep : str or sequence of str
+        ``"rows"`` keeps ``row_values`` (p, n). ``"curves"`` keeps ``curves``: for each feature its partial dependence
+        at the values that occur, which all pairs know without one more evaluation. ``"ice"`` keeps the curve of every
+        row, too: n m numbers for m values, which ``memory`` must hold.
 
     Returns
     -------
@@ -236,7 +240,8 @@ def model_reliance(
     [10.0, 1.0]
     """
     check_choice(route, routes.ROUTES, "route")
-    problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
+    keeps = ("rows", *CURVES)
+    problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep, keeps)
     problem, plan = reliance_plan(problem, pairs)
     return measure(problem, plan, compare, "model_reliance", route)
 
@@ -262,12 +267,17 @@ def measure(
 ) -> Importance | dict[str, Importance]:
     """The common composition: base pass, one evaluation of the plan, one result for each loss."""
     check_choice(compare, _COMPARE, "compare")
+    if curves.wants_curves(problem) and plan.kind != "pairs":
+        raise ValueError(f"keep={min(problem.keep & set(CURVES))!r}: {NEED_PAIRS}")
     call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
     with blocks.session(problem):
         base = blocks.base_pass(problem, call)
         risks = base_risks(problem, base, compare)
-        jobs = routes.jobs(problem, base, plan, route)
-        run, jobs = routes.run(problem, jobs, base, call, route)
+        # Curves: the outputs are measured with the losses, and stand behind them.
+        wide, full = curves.with_outputs(problem, base, route) if curves.wants_curves(problem) else (problem, base)
+        jobs = routes.jobs(wide, full, plan, route)
+        run, jobs = routes.run(wide, jobs, full, call, route)
+    drawn = curves.curves_of(problem, full, plan, jobs, run.moments) if curves.wants_curves(problem) else None
     job_of = {feature.name: job for job in jobs for feature in job.features}
     found = {}
     for index, (function, risk) in enumerate(zip(problem.losses, risks, strict=True)):
@@ -287,6 +297,7 @@ def measure(
             block=run.block,
             key=problem.key,
             keep_rows="rows" in problem.keep,
+            curves=drawn,
         )
     return found if problem.several else found[problem.losses[0].name]
 

@@ -22,7 +22,8 @@ from reliance.rng import RandomState, resolve_key
 from reliance.stores import ArrayStore, Store
 
 DEFAULT_MEMORY = "1GB"
-KEEPS = ("rows",)
+CURVES = ("curves", "ice")
+NEED_PAIRS = "curves come from all pairs of rows: pass them to model_reliance(pairs='all')"
 # Numbers that are looked at together: the answers for all of X would take an eighth of its size.
 _FINITE_CHUNK = 2**16
 
@@ -112,8 +113,9 @@ def prepare(
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
+    keeps: Sequence[str] = ("rows",),
 ) -> Problem:
-    """Check the arguments that all methods share."""
+    """Check the arguments that all methods share; ``keeps`` is what the method can keep."""
     losses = resolve_all(loss)
     table = tables.read(X, "X") if tables.is_table(X) else None
     if table is not None:
@@ -144,7 +146,7 @@ def prepare(
         memory=parse_memory(DEFAULT_MEMORY if memory is None else memory),
         block=_checked_block(block),
         progress=_checked_progress(progress),
-        keep=_checked_keep(keep),
+        keep=_checked_keep(keep, keeps),
         names=column_names(names, tuple(X.shape[1:])),
         coded=() if table is None else table.coded,
     )
@@ -332,9 +334,11 @@ def _checked_progress(progress: Progress) -> Progress:
     return progress
 
 
-def _checked_keep(keep: str | Sequence[str]) -> frozenset[str]:
+def _checked_keep(keep: str | Sequence[str], known: Sequence[str]) -> frozenset[str]:
     wanted = (keep,) if isinstance(keep, str) else tuple(keep)
     for name in wanted:
-        if name not in KEEPS:
-            raise ValueError(f"keep={name!r} is unknown: what can be kept is {', '.join(map(repr, KEEPS))}")
+        if name in CURVES and name not in known:
+            raise ValueError(f"keep={name!r}: {NEED_PAIRS}")
+        if name not in known:
+            raise ValueError(f"keep={name!r} is unknown: what can be kept is {', '.join(map(repr, known))}")
     return frozenset(wanted)

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 from reliance import losses as _losses
 from reliance._array import Array, device, is_floating, namespace, sum_dtype
 from reliance.losses import Loss, Metric
+from reliance.outputs import is_whole
 
 
 def repeat_rows(x: Array, d: int) -> Array:
@@ -188,6 +189,7 @@ def tile_sums(
     counts: Array | None,
     lending: Lending | None,
     flags: Array,
+    whole: bool = False,
 ) -> Array:
     """The sums of one tile and one loss, packed into one vector so that they travel to the host together.
 
@@ -206,11 +208,13 @@ def tile_sums(
         Of whole-rows tiles; in rectangular tiles the columns are the donors.
     flags : array (2,)
         How far predictions moved, and whether they are valid.
+    whole : bool
+        Whether every cell is kept, too.
 
     Returns
     -------
-    array (b + d [+ n] + b + 2,)
-        Row sums of D = L - l, column sums of w D, donor sums of w D, row sums of D^2, and the flags.
+    array (b + d [+ n] + b + 2 [+ b d],)
+        Row sums of D = L - l, column sums of w D, donor sums of w D, row sums of D^2, the flags, and the cells D.
     """
     xp = namespace(losses)
     # Summed in the widest dtype of the device: squares of float32 losses overflow at losses of 1e19.
@@ -221,7 +225,8 @@ def tile_sums(
     if lending is not None:
         weighted = changes if weights is None else changes * weights[:, None]
         parts.insert(2, donor_sums(weighted, lending))
-    return xp.concat([*parts, xp.astype(flags, changes.dtype, copy=False)])
+    parts.append(xp.astype(flags, changes.dtype, copy=False))
+    return xp.concat([*parts, xp.reshape(changes, (-1,))] if whole else parts)
 
 
 def _weighted_sums(changes: Array, weights: Array | None, counts: Array | None) -> list[Array]:
@@ -250,7 +255,7 @@ def join(
     counts: Array | None,
     lending: Lending | None,
 ) -> Array:
-    """``(L, size)``: the packed sums of a tile, a line for each loss, from what was kept of its blocks.
+    """The packed sums of a tile, one loss after the other, from what was kept of its blocks.
 
     Targets, base losses and weights are those of the tile's rows; the blocks may be padded beyond them.
     """
@@ -262,8 +267,8 @@ def join(
         losses = pieces[0] if len(pieces) == 1 else xp.concat(pieces)[: base[index].shape[0], ...]
         if isinstance(function, Metric):
             losses = _losses.draw_losses(function, targets[index], losses, weights)
-        lines.append(tile_sums(losses, base[index], weights, mask, counts, lending, flags))
-    return xp.stack(lines)
+        lines.append(tile_sums(losses, base[index], weights, mask, counts, lending, flags, is_whole(function)))
+    return xp.concat(lines)
 
 
 def _flags(parts: Sequence[Part]) -> Array:

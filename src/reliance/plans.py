@@ -90,6 +90,10 @@ class Rectangle(Plan, Protocol):
         """How many donors each column stands for; None: one each."""
         ...
 
+    def column_of(self, donors: Indices) -> Indices:
+        """The column that each donor is in."""
+        ...
+
     def donor_sums(self, column_sums: Floats) -> Floats:
         """``(n,)``, from the sums of the columns."""
         ...
@@ -129,6 +133,9 @@ class Pairs:
 
     def counts(self, columns: range) -> Floats | None:
         return None
+
+    def column_of(self, donors: Indices) -> Indices:
+        return donors
 
     def donor_sums(self, column_sums: Floats) -> Floats:
         return column_sums
@@ -190,6 +197,9 @@ class Classes:
 
     def counts(self, columns: range) -> Floats | None:
         return self.size[columns.start : columns.stop]
+
+    def column_of(self, donors: Indices) -> Indices:
+        return self.label[donors]
 
     def donor_sums(self, column_sums: Floats) -> Floats:
         return column_sums[self.label]
@@ -386,6 +396,11 @@ class Tile(NamedTuple):
     columns: range
 
 
+def stretches(plan: Plan) -> list[tuple[int, int]]:
+    """The ranges of columns that a tile does not leave: those of one ordering."""
+    return list(pairwise(sorted({0, plan.columns, *plan.cuts()})))
+
+
 def tiles(plan: Plan, shape: tuple[int, int]) -> Iterator[Tile]:
     """The tiles of a plan, strip by strip.
 
@@ -393,9 +408,8 @@ def tiles(plan: Plan, shape: tuple[int, int]) -> Iterator[Tile]:
     spread over all rows, and metrics read whole columns.
     """
     b, d = shape if plan.rectangular else (plan.n, shape[1])
-    edges = sorted({0, plan.columns, *plan.cuts()})
     for top in range(0, plan.n, b):
         rows = range(top, min(top + b, plan.n))
-        for start, stop in pairwise(edges):
+        for start, stop in stretches(plan):
             for left in range(start, stop, d):
                 yield Tile(rows, range(left, min(left + d, stop)))

@@ -31,12 +31,15 @@ class Moments:
         Sum of D^2 over the draws of each row.
     draw_sum : array (K,) or None
         Sum of w D over the rows of each draw; None if the plan has no draws (all pairs).
+    table : array (n, columns) or None
+        D itself, where all of it is wanted.
     """
 
     row_sum: Floats
     donor_sum: Floats
     row_squares: Floats
     draw_sum: Floats | None
+    table: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -48,14 +51,17 @@ class Accumulator:
     donors: Floats | None
     squares: Floats
     moved: Floats
+    table: Floats | None = None
 
     @classmethod
-    def init(cls, plan: Plan) -> Accumulator:
+    def init(cls, plan: Plan, whole: bool = False) -> Accumulator:
         donors = None if plan.rectangular or not plan.lends else np.zeros(plan.n)
-        return cls(np.zeros(plan.n), np.zeros(plan.columns), donors, np.zeros(plan.n), np.zeros(()))
+        table = np.zeros((plan.n, plan.columns)) if whole else None
+        return cls(np.zeros(plan.n), np.zeros(plan.columns), donors, np.zeros(plan.n), np.zeros(()), table)
 
     @staticmethod
     def nbytes(plan: Plan) -> int:
+        """Without the table, which is accounted for by who wants it."""
         return 8 * (2 * plan.n + plan.columns + (0 if plan.rectangular else plan.n))
 
     def update(self, tile: Tile, sums: NDArray[np.floating], shape: tuple[int, int]) -> bool:
@@ -64,15 +70,24 @@ class Accumulator:
         ``shape`` is the shape the tile was computed in, which padding may have made larger than the tile.
         """
         b, d = shape
-        rows, columns, donors = sums[:b], sums[b : b + d], sums[b + d : -b - 2]
-        squares, (moved, valid) = sums[-b - 2 : -2][: len(tile.rows)], sums[-2:]
+        lenders = 0 if self.donors is None else self.donors.size
+        rows, columns, donors, squares, flags, cells = np.split(sums, np.cumsum([b, d, lenders, b, 2]))
+        squares, (moved, valid) = squares[: len(tile.rows)], flags
         self.rows[tile.rows.start : tile.rows.stop] += rows[: len(tile.rows)]
         self.columns[tile.columns.start : tile.columns.stop] += columns[: len(tile.columns)]
         if self.donors is not None:
             self.donors[...] += donors
         self.squares[tile.rows.start : tile.rows.stop] += squares
         self.moved[...] = max(self.moved, moved)
+        if self.table is not None:
+            inside = cells.reshape(b, d)[: len(tile.rows), : len(tile.columns)]
+            self.table[tile.rows.start : tile.rows.stop, tile.columns.start : tile.columns.stop] = inside
         return bool(np.isfinite(squares).all() and np.isfinite(moved) and valid == 1)
+
+    def size(self, shape: tuple[int, int]) -> int:
+        """How many numbers a tile's packed sums are."""
+        b, d = shape
+        return 2 * b + d + 2 + (0 if self.donors is None else self.donors.size) + (0 if self.table is None else b * d)
 
     def merge(self, other: Accumulator) -> Accumulator:
         """The sums of two disjoint sets of tiles."""
@@ -83,14 +98,15 @@ class Accumulator:
             donors,
             self.squares + other.squares,
             np.maximum(self.moved, other.moved),
+            None if self.table is None or other.table is None else self.table + other.table,
         )
 
     def finalize(self, plan: Plan) -> Moments:
         """The moments; exactly zero if no prediction moved by more than rounding, for then the feature is not used."""
-        found = self if self.moved > 0.0 else Accumulator.init(plan)
+        found = self if self.moved > 0.0 else Accumulator.init(plan, self.table is not None)
         if plan.rectangular:
             donors = cast(Rectangle, plan).donor_sums(found.columns)
         else:
             donors = np.zeros(plan.n) if found.donors is None else found.donors
         draws = None if plan.kind == "pairs" else found.columns
-        return Moments(found.rows, donors, found.squares, draws)
+        return Moments(found.rows, donors, found.squares, draws, found.table)

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import export, inference
+from reliance.curves import Curve
 from reliance.inference import Summary
 
 Floats = NDArray[np.float64]
 FORMULATIONS = ("population", "fixed-data", "random-variable")
 _ERRORS = ("std_error", "skewness", "monte_carlo_share", "fixed_data_error", "random_variable_error", "row_error")
-_BY_FEATURE = ("values", "replaced_risk", "draws", "row_values", "evaluations", *_ERRORS)
+_BY_FEATURE = ("values", "replaced_risk", "draws", "row_values", "evaluations", "tree_values", *_ERRORS)
 _SHOWN = 20
 # Simulated at n = 200, squared error, 95%: lognormal(0.5), (0.75) and (1) features have a gamma of 0.3, 0.5 and 0.6 and
 # all pairs covered 0.94, 0.93 and 0.90. A limit on gamma, not on the skewness: it is gamma that shrinks with the rows.
@@ -76,6 +77,10 @@ class Importance:
         The share of the variance that more draws would remove (nan where it is not known).
     fixed_data_error, random_variable_error, row_error : arrays (p,)
         Standard errors of the other two formulations, and of the paired t test on row means.
+    curves : dict from names to Curve, or None
+        With ``keep="curves"``, the partial dependence of each feature at the values that occur.
+    tree_values : array (p, B) or None
+        Of `out_of_bag_importance`: the importance in each tree.
     """
 
     names: tuple[str, ...]
@@ -100,6 +105,8 @@ class Importance:
     fixed_data_error: Floats
     random_variable_error: Floats
     row_error: Floats
+    curves: dict[str, Curve] | None = None
+    tree_values: Floats | None = None
 
     def __post_init__(self) -> None:
         for name in _BY_FEATURE:
@@ -186,6 +193,20 @@ class Importance:
         adjusted = inference.adjust(p_value, adjust)
         return TestResult(self.names, statistic, p_value, adjusted, method, alternative, adjust)
 
+    def z_scores(self) -> Floats:
+        """``(p,)``: the forests' classical scores, the mean over trees over its standard error over trees.
+
+        Not a test: they say how far more trees of the same data would agree, and grow with the square root of the trees.
+        """
+        if self.tree_values is None:
+            raise ValueError(f"z_scores() are of trees, and {self.method} has none: use out_of_bag_importance")
+        warnings.warn(
+            "z-scores over trees grow with the number of trees and test nothing about the data: use test()",
+            stacklevel=2,
+        )
+        error = np.std(self.tree_values, axis=1, ddof=1) / math.sqrt(self.tree_values.shape[1])
+        return np.divide(self.values, error, out=np.zeros_like(error), where=error > 0.0)
+
     def _check(self, what: str, error: Floats) -> None:
         """Say why there is no such error."""
         if not np.isnan(error).all():
@@ -241,7 +262,10 @@ class Importance:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain Python numbers, strings and lists."""
-        return {name: export.plain(value) for name, value in self._fields().items()}
+        found = {name: export.plain(value) for name, value in self._fields().items()}
+        if self.curves is not None:
+            found["curves"] = {name: _plain_curve(curve) for name, curve in self.curves.items()}
+        return found
 
     def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
         """Draw the result with matplotlib and return the Axes; "bar" takes ``level=`` and ``most=``."""
@@ -289,7 +313,9 @@ class Importance:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a ``.json`` or ``.npz`` file, exactly; `load` reads it."""
         # Readers of JSON in other languages keep integers to 53 bits only: the key is written as text.
-        export.write(path, "Importance", {**self._fields(), "key": str(self.key)})
+        curves = {} if self.curves is None else _curve_arrays(self.curves)
+        fields = {**self._fields(), "curves": self.curves is not None, **curves}
+        export.write(path, "Importance", {**fields, "key": str(self.key)})
 
     def _fields(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -300,7 +326,27 @@ def load(path: str | os.PathLike[str]) -> Importance:
     found = export.read(path, "Importance")
     for name in ("names", "routes", "block"):
         found[name] = None if found[name] is None else tuple(found[name])
-    return Importance(**{**found, "key": int(found["key"]), "base_risk": float(found["base_risk"])})
+    curves = _read_curves(found, found["names"])
+    return Importance(**{**found, "key": int(found["key"]), "base_risk": float(found["base_risk"]), "curves": curves})
+
+
+_CURVE = ("values", "mean", "ice")
+
+
+def _plain_curve(curve: Curve) -> dict[str, Any]:
+    return {part: export.plain(getattr(curve, part)) for part in _CURVE}
+
+
+def _curve_arrays(curves: dict[str, Curve]) -> dict[str, Any]:
+    """A field for each array, numbered: names may hold any sign."""
+    return {f"curve_{k}_{part}": getattr(c, part) for k, c in enumerate(curves.values()) for part in _CURVE}
+
+
+def _read_curves(found: dict[str, Any], names: Sequence[str]) -> dict[str, Curve] | None:
+    if not found.pop("curves", False):
+        return None
+    parts = [{part: found.pop(f"curve_{k}_{part}") for part in _CURVE} for k in range(len(names))]
+    return {name: Curve(**part) for name, part in zip(names, parts, strict=True)}
 
 
 def from_summaries(
@@ -319,6 +365,7 @@ def from_summaries(
     block: tuple[int, ...] | None,
     key: int,
     keep_rows: bool,
+    curves: dict[str, Curve] | None = None,
 ) -> Importance:
     """The result of p features that were measured together."""
     drawn = [s.draws for s in summaries if s.draws is not None]
@@ -340,5 +387,6 @@ def from_summaries(
         loss=loss,
         plan_kind=plan_kind,
         draws_per_row=draws_per_row,
+        curves=curves,
         **errors,
     )

@@ -18,7 +18,8 @@ from reliance._array import Array
 from reliance.executors import Base
 from reliance.features import Feature
 from reliance.inputs import Problem
-from reliance.losses import squared_error
+from reliance.losses import prediction_shift, squared_error
+from reliance.outputs import real_losses
 from reliance.reductions import Moments
 from reliance.structure.joint_moments import Effects, JointSums, Monomial
 
@@ -67,7 +68,7 @@ class LinearRoute:
 
     def moments(self, feature: Feature) -> Moments:
         """The moments of one feature, row by row; D_ii = 0, so sums over all k are sums over k != i."""
-        z = self._effect(feature)
+        z = self.effect(feature)
         n, e, w = len(z), self.residual, self.problem.host_weights
         s, t, square = z + e, z * (z + 2.0 * e), z * z
         z1, z2, z3, z4 = (float(np.sum(power)) for power in (z, square, square * z, square * square))
@@ -82,10 +83,10 @@ class LinearRoute:
     def _moves(self, feature: Feature) -> bool:
         if not np.any(self.coef[list(feature.columns)]):
             return False
-        z = self._effect(feature)
+        z = self.effect(feature)
         return bool(np.any(np.maximum(z.max() - z, z - z.min()) > self.slack))
 
-    def _effect(self, feature: Feature) -> Floats:
+    def effect(self, feature: Feature) -> Floats:
         """``z``, centred: only differences of it count, and its powers lose fewest digits there."""
         flat = self.problem.flat
         z = np.zeros(self.problem.n)
@@ -96,9 +97,10 @@ class LinearRoute:
 
 
 def linear_route(problem: Problem, base: Base) -> LinearRoute | None:
-    """The route of a linear model, if the model is one, the loss squared error and the output single."""
+    """The route of a linear model, if the model is one, the loss a squared difference and the output single."""
     form = models.linear_form(problem.model.source)
-    if form is None or problem.losses != (squared_error,) or len(base.targets[0].shape) != 1:
+    squares = real_losses(problem.losses) in ((squared_error,), (prediction_shift,))
+    if form is None or not squares or len(base.targets[0].shape) != 1:
         return None
     coef, intercept = form
     if coef.shape != (problem.flat.shape[1],):

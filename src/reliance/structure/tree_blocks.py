@@ -23,6 +23,7 @@ from reliance.ensembles import Ensemble, Finish
 from reliance.executors import Base
 from reliance.inputs import Problem
 from reliance.losses import Loss
+from reliance.outputs import is_whole
 from reliance.structure.cells import Cells
 from reliance.structure.leaf_masks import Skeleton, fold_trees, mask_tables
 from reliance.structure.walks import Pieces, walk_tables
@@ -59,7 +60,7 @@ class Rows(NamedTuple):
 
 
 def table_sums(context: Context, changes: Array, rows: Rows, counts: Array) -> Array:
-    """``(L, b + m + b + 2)``: the packed sums of a column, from the changes (K, m, b) where its m cells begin.
+    """The packed sums of a column, one loss after the other, from the changes (K, m, b) where its m cells begin.
 
     A row's own cell needs no mask: its prediction is the row's own.
     """
@@ -71,10 +72,10 @@ def table_sums(context: Context, changes: Array, rows: Rows, counts: Array) -> A
     targets = tuple(_repeated(target, m) for target in rows.targets)
     found, flags = _answers(context, raw, targets, moves)
     lines = []
-    for losses, base in zip(found, own_losses(context, rows), strict=True):
+    for function, losses, base in zip(context.losses, found, own_losses(context, rows), strict=True):
         by_row = xp.permute_dims(xp.reshape(losses, (m, b)), (1, 0))
-        lines.append(kernels.tile_sums(by_row, base, rows.weights, None, counts, None, flags))
-    return xp.stack(lines)
+        lines.append(kernels.tile_sums(by_row, base, rows.weights, None, counts, None, flags, is_whole(function)))
+    return xp.concat(lines)
 
 
 def piece_changes(context: Context, moves: Array, rows: Rows, row: Array) -> tuple[Array, Array]:
@@ -202,7 +203,11 @@ class TreeEngine(Protocol):
     held_bytes: int
 
     def block(self, rows: range) -> tuple[NDArray[Any], list[Floats]]:
-        """Own predictions of the rows; for each measured column its packed sums, (L, ...)."""
+        """Own predictions of the rows; for each measured column its packed sums, one loss after the other."""
+        ...
+
+    def width(self, cells: Cells) -> int:
+        """How many columns the packed sums are computed in: the cells, perhaps padded."""
         ...
 
 
@@ -237,6 +242,9 @@ class MaskEngine:
         index = np.full((tables.outputs, self.setting.padded(size)), tables.lines - 1)
         index[:, :size] = np.asarray(first)[:, None] + np.arange(size)
         return self.setting.integers(index.reshape(-1))
+
+    def width(self, cells: Cells) -> int:
+        return self.setting.padded(cells.number)
 
     def _changes(self, table: Array, lines: Any) -> Array:
         xp = self.setting.problem.xp
@@ -291,11 +299,17 @@ class WalkEngine:
         changes, flags = _array.to_host(changes)[:, :e].astype(np.float64), _array.to_host(flags)
         weights = setting.problem.host_weights
         weights = None if weights is None else weights[rows.start : rows.stop]
-        lines = [self._packed(pieces, change, weights, len(rows), flags) for change in changes]
-        return setting.own_predictions(raw), [np.stack([line[place] for line in lines]) for place in self.place]
+        lines = [
+            self._packed(pieces, change, weights, len(rows), flags, is_whole(function))
+            for change, function in zip(changes, setting.context.losses, strict=True)
+        ]
+        return setting.own_predictions(raw), [np.concatenate([line[place] for line in lines]) for place in self.place]
+
+    def width(self, cells: Cells) -> int:
+        return cells.number
 
     def _packed(
-        self, pieces: Pieces, change: Floats, weights: Floats | None, b: int, flags: NDArray[Any]
+        self, pieces: Pieces, change: Floats, weights: Floats | None, b: int, flags: NDArray[Any], whole: bool
     ) -> list[Floats]:
         """For each column what `kernels.tile_sums` packs, from the change of the loss in each piece."""
         columns, edge = len(self.codes), self.edge
@@ -309,8 +323,19 @@ class WalkEngine:
         # Sums of cells: each piece is added from its first cell on and taken away behind its last.
         steps = np.bincount(start, weighted, edge[-1]) - np.bincount(stop, weighted, edge[-1])
         by_cell = [np.cumsum(part[:-1]) for part in np.split(steps, edge[1:-1])]
+        cells = self._cells(pieces, change, b) if whole else [np.zeros(0)] * columns
         moved = np.bincount(pieces.column, minlength=columns) > 0
         return [
-            np.concatenate([by_row[k], by_cell[k], squares[k], flags[:1] if moved[k] else [0.0], flags[1:]])
+            np.concatenate([by_row[k], by_cell[k], squares[k], flags[:1] if moved[k] else [0.0], flags[1:], cells[k]])
             for k in range(columns)
         ]
+
+    def _cells(self, pieces: Pieces, change: Floats, b: int) -> list[Floats]:
+        """For each column the whole table of changes, (b, cells) flattened."""
+        found = []
+        for k, size in enumerate(np.diff(self.edge)):
+            mine = pieces.column == k
+            row, value = pieces.row[mine] * size, change[mine]
+            start, stop = (np.bincount(row + at[mine], value, b * size) for at in (pieces.first, pieces.stop))
+            found.append(np.cumsum((start - stop).reshape(b, size), axis=1)[:, :-1].reshape(-1))
+        return found

@@ -21,6 +21,7 @@ from reliance import _array, blocks, ensembles, models
 from reliance.executors import Base
 from reliance.features import Feature
 from reliance.inputs import Problem
+from reliance.outputs import is_whole
 from reliance.plans import Tile
 from reliance.reductions import Accumulator, Moments
 from reliance.structure.cells import Cells, column_cells, joint_cells
@@ -100,7 +101,7 @@ class TreeRoute:
         columns = [*groups, *(cells for column, cells in self.cells.items() if column not in grouped)]
         # Features with the same used columns have the same cells and are measured once.
         measured = list({id(cells): cells for cells in wanted.values()}.values())
-        sums = [tuple(Accumulator.init(cells.plan) for _ in problem.losses) for cells in measured]
+        sums = [tuple(Accumulator.init(cells.plan, is_whole(f)) for f in problem.losses) for cells in measured]
         engine: TreeEngine = (WalkEngine if self.deep else MaskEngine)(self.setting, columns, measured)
         held = engine.held_bytes + sum(len(problem.losses) * Accumulator.nbytes(cells.plan) for cells in measured)
         height = _block_rows(problem, engine, held, workers)
@@ -113,11 +114,8 @@ class TreeRoute:
                 raise Disagreement
             for cells, accumulators, packed in zip(measured, sums, lines, strict=True):
                 tile = Tile(rows, range(cells.number))
-                shape = (len(rows), packed.shape[1] - 2 * len(rows) - 2)
-                for accumulator, function, line in zip(accumulators, problem.losses, packed, strict=True):
-                    if not accumulator.update(tile, line, shape):
-                        name = next(name for name, found in wanted.items() if found is cells)
-                        raise blocks.invalid(problem, name, function)
+                name = next(name for name, found in wanted.items() if found is cells)
+                blocks.add(problem, name, accumulators, tile, packed, (len(rows), engine.width(cells)))
                 advance(len(rows) * cells.number)
         moments = {
             id(cells): tuple(accumulator.finalize(cells.plan) for accumulator in accumulators)

@@ -1,0 +1,175 @@
+"""Curves that an all-pairs run knows without one more evaluation: the prediction at each value that a feature takes.
+
+With the prediction in the place of a loss, D(i, k) = f(row i with the feature of row k) - f(row i). So a donor's sum
+of D over the rows is n times the partial dependence at its value, less the mean prediction, and the table of D is the
+individual curves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array, inference
+from reliance.executors import Base
+from reliance.features import Feature
+from reliance.inputs import Problem
+from reliance.losses import is_numeric
+from reliance.outputs import output
+from reliance.plans import Plan, Rectangle
+from reliance.reductions import Moments
+from reliance.rng import Indices, as_indices
+from reliance.structure.distinct import distinct_values
+from reliance.structure.routes import Job
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The mean prediction for each value of a feature, at the m distinct values that occur in the data.
+
+    Attributes
+    ----------
+    values : array (m,), or (m, g) for a group of g columns
+        Sorted, groups by their first column, then by the second, and so on.
+    mean : array (m, *outputs)
+        Partial dependence: the (weighted) mean over all rows of the prediction with the feature at the value.
+    ice : array (n, m, *outputs) or None
+        Individual conditional expectation: the same for each row, with ``keep="ice"``.
+    """
+
+    values: Floats
+    mean: Floats
+    ice: Floats | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("values", "mean", "ice"):
+            given = getattr(self, name)
+            if given is not None:
+                own = np.array(given, dtype=np.float64)
+                own.flags.writeable = False
+                object.__setattr__(self, name, own)
+
+
+def wants_curves(problem: Problem) -> bool:
+    return bool(problem.keep & {"curves", "ice"})
+
+
+def with_outputs(problem: Problem, base: Base, route: str = "auto") -> tuple[Problem, Base]:
+    """The problem with each output of the model as one more loss; individual curves take their share of the memory."""
+    if not is_numeric(base.predictions):
+        raise ValueError(
+            f"keep='curves' needs numbers, but the model predicts {base.predictions.dtype}: pass a model that returns "
+            "scores or probabilities, such as model.predict_proba"
+        )
+    count, whole = math.prod(base.predictions.shape[1:]), "ice" in problem.keep
+    functions = tuple(output(index, whole) for index in range(count))
+    own = tuple(function.rows(base.predictions, base.predictions) for function in functions)
+    host = tuple(np.asarray(values, dtype=np.float64) for values in _array.fetch(list(own)))
+    memory = problem.memory - _individual_bytes(problem, count, route) if whole else problem.memory
+    if memory < 1:
+        raise ValueError(
+            f"keep='ice' keeps a number for each row and value, {problem.memory - memory} bytes in all, which memory="
+            f"{problem.memory} does not hold: pass a larger memory=, fewer features=, or keep='curves'"
+        )
+    wide = dataclasses.replace(
+        problem, losses=(*problem.losses, *functions), targets=(*problem.targets, *own), memory=memory
+    )
+    return wide, dataclasses.replace(
+        base,
+        targets=(*base.targets, *own),
+        losses=(*base.losses, *own),
+        host_losses=(*base.host_losses, *host),
+    )
+
+
+def _individual_bytes(problem: Problem, outputs: int, route: str) -> int:
+    """Of the individual curves, and of the tables that they are read from."""
+    n = problem.n
+    sizes = [len(_speakers(problem, feature)) for feature in problem.features]
+    tables = [n if route in ("plain", "first_layer") else size for size in sizes]
+    return 8 * n * outputs * (sum(sizes) + sum(tables))
+
+
+def curves_of(
+    problem: Problem, base: Base, plan: Plan, jobs: list[Job], moments: Mapping[str, tuple[Moments, ...]]
+) -> dict[str, Curve]:
+    """The curves of all features, from the moments of the outputs, which stand behind those of the losses."""
+    found = {}
+    for job in jobs:
+        for feature in job.features:
+            speakers = _speakers(problem, feature)
+            columns = [_host(problem.flat[:, column])[speakers] for column in feature.columns]
+            values = columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
+            parts = _parts(job, feature, base, plan, speakers, moments, len(problem.losses))
+            shape = tuple(base.predictions.shape[1:])
+            shape = () if shape == (1,) else shape
+            mean = np.stack([part[0] for part in parts], axis=-1).reshape((len(speakers), *shape))
+            ice = None
+            if "ice" in problem.keep:
+                ice = np.stack([cast(Floats, part[1]) for part in parts], axis=-1)
+                ice = ice.reshape((problem.n, len(speakers), *shape))
+            found[feature.name] = Curve(values, mean, ice)
+    return {feature.name: found[feature.name] for feature in problem.features}
+
+
+def _parts(
+    job: Job,
+    feature: Feature,
+    base: Base,
+    plan: Plan,
+    speakers: Indices,
+    moments: Mapping[str, tuple[Moments, ...]],
+    first: int,
+) -> list[tuple[Floats, Floats | None]]:
+    """For each output the mean and the individual curves, at the values of the speakers."""
+    problem = job.problem
+    weights, ice = problem.host_weights, "ice" in problem.keep
+    found: list[tuple[Floats, Floats | None]] = []
+    for index, own in enumerate(base.host_losses[first:]):
+        level, table = inference.risk(own, weights), None
+        if job.linear is not None:
+            z = job.linear.effect(feature)
+            change = z[speakers] - inference.risk(z, weights)
+            table = z[speakers] - z[:, None] if ice else None
+        elif job.moments is not None:  # not used
+            change, table = np.zeros(len(speakers)), np.zeros((problem.n, len(speakers))) if ice else None
+        else:
+            one = moments[feature.name][first + index]
+            rows = problem.n if weights is None else float(np.sum(weights))
+            change = one.donor_sum[speakers] / rows
+            table = _read(one.table, job.plan, speakers) if one.table is not None else None
+        found.append((level + change, None if table is None else own[:, None] + table))
+    return found
+
+
+def _read(table: Floats, plan: Plan, speakers: Indices) -> Floats:
+    """``(n, m)``: the columns of the speakers; of whole shifts, where a row's donor stands at its distance from it."""
+    if plan.rectangular:
+        return table[:, cast(Rectangle, plan).column_of(speakers)]
+    rows = np.arange(plan.n)[:, None]
+    with_own = np.concatenate([np.zeros((plan.n, 1)), table], axis=1)
+    return with_own[rows, (speakers - rows) % plan.n]
+
+
+def _speakers(problem: Problem, feature: Feature) -> Indices:
+    """A row for each distinct value of a feature, in the order of the values; missing ones last."""
+    classes = distinct_values(problem, feature)
+    speakers = np.arange(problem.n) if classes is None else classes.speaker
+    values = np.stack([_host(problem.flat[:, column])[speakers] for column in feature.columns])
+    order = np.lexsort(values[::-1])
+    values, speakers = values[:, order], speakers[order]
+    equal = (values[:, 1:] == values[:, :-1]) | (np.isnan(values[:, 1:]) & np.isnan(values[:, :-1]))
+    # What differs in its bits alone, such as 0 and -0, is one point of a curve.
+    return as_indices(speakers[np.concatenate([[True], ~equal.all(axis=0)])])
+
+
+def _host(x: Any) -> Floats:
+    return np.asarray(_array.to_host(x), dtype=np.float64)

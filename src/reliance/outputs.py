@@ -1,0 +1,41 @@
+"""Predictions in the place of losses: then the sums of the engine are sums of predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reliance._array import Array, namespace
+from reliance.losses import Loss, Metric, float_dtype
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output of each row, the outputs of a row flattened; ``whole``: the table of all cells is wanted, too."""
+
+    index: int
+    whole: bool = False
+
+    def __call__(self, y: Array, prediction: Array) -> Array:
+        xp = namespace(prediction)
+        flat = xp.reshape(prediction, (prediction.shape[0], -1))
+        return xp.astype(flat[:, self.index], float_dtype(xp, prediction), copy=False)
+
+
+def output(index: int, whole: bool = False) -> Loss:
+    """The pseudo-loss of an output: D(i, k) is the change of the prediction. What it is compared with is not used."""
+    return Loss(f"output {index}", Output(index, whole))
+
+
+def is_output(function: Loss | Metric) -> bool:
+    return isinstance(function, Loss) and isinstance(function.rows, Output)
+
+
+def is_whole(function: Loss | Metric) -> bool:
+    """Whether every cell D(i, k) is kept, not only sums."""
+    return isinstance(function, Loss) and isinstance(function.rows, Output) and function.rows.whole
+
+
+def real_losses(functions: Sequence[Loss | Metric]) -> tuple[Loss | Metric, ...]:
+    """Those that are not outputs."""
+    return tuple(function for function in functions if not is_output(function))
