@@ -11,11 +11,18 @@ from reliance.importance import ablation_importance, model_reliance, permutation
 from reliance.losses import Metric
 from reliance.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass
 from reliance.rashomon import conditional_model_class_reliance, model_class_reliance
+from reliance.refit.algorithm import algorithm_reliance
+from reliance.refit.cross_validation import cross_validated_importance
+from reliance.refit.null import null_importance
+from reliance.refit.null_results import NullImportance
+from reliance.refit.results import AlgorithmReliance
+from reliance.refit.running import RefitError
 from reliance.results import Importance, load
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlgorithmReliance",
     "ClassReliance",
     "Delta",
     "DifferentiableClass",
@@ -25,10 +32,14 @@ __all__ = [
     "KernelClass",
     "LinearClass",
     "Metric",
+    "NullImportance",
+    "RefitError",
     "RelativeImportance",
     "ablation_importance",
+    "algorithm_reliance",
     "conditional_model_class_reliance",
     "conditional_model_reliance",
+    "cross_validated_importance",
     "feature_impact",
     "functional",
     "knockoffs",
@@ -37,6 +48,7 @@ __all__ = [
     "model_class_reliance",
     "model_reliance",
     "models",
+    "null_importance",
     "permutation_importance",
     "relative_importance",
     "samplers",

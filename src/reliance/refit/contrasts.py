@@ -1,0 +1,107 @@
+"""Losses with and without a feature, row by row: their contrast, and its error for each of the two targets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import inference, variance
+from reliance.refit.results import AlgorithmReliance, nadeau_bengio
+from reliance.refit.splits import Split
+from reliance.rng import Indices
+
+Floats = NDArray[np.float64]
+
+
+class Measured(NamedTuple):
+    """The N rows measured, split after split: which of the m distinct rows each is, its split, and its weight."""
+
+    place: Indices
+    split: Indices
+    weights: Floats
+    sizes: tuple[tuple[int, int], ...]
+
+    @property
+    def distinct(self) -> int:
+        return int(self.place.max()) + 1
+
+
+class Contrast(NamedTuple):
+    """Of one feature: its value, that of each split (J,), the splits' deviations (J,), and the error for the models."""
+
+    value: float
+    folds: Floats
+    deviations: Floats
+    models_error: float
+    models_skewness: float
+
+
+def measured_rows(parts: Sequence[Split], weights: Floats | None) -> Measured:
+    rows = np.concatenate([part.test for part in parts])
+    split = np.repeat(np.arange(len(parts)), [part.test.size for part in parts])
+    sizes = tuple((part.train.size, part.test.size) for part in parts)
+    w = np.ones(rows.size) if weights is None else weights[rows]
+    return Measured(np.unique(rows, return_inverse=True)[1], split, w, sizes)
+
+
+def contrast(without: Floats, given: Floats, at: Measured, compare: str) -> Contrast:
+    """The mean loss without a feature against that with it, both (N,).
+
+    With D the paired differences, h_i = (w_i D_i - x u_i) / mean(u) is what row i adds to the error (`variance`), u the
+    weights, or for ratios weights times losses. Its spread over rows is the error for the fitted models; its means over
+    splits are what Nadeau and Bengio's variance is taken of.
+    """
+    w, change, null = at.weights, without - given, inference.null_value(compare)
+    unit = w * given if compare == "ratio" else w
+    if np.mean(unit) == 0.0:
+        raise ValueError("compare='ratio' divides by a risk that is 0: use compare='difference'")
+    nothing = np.zeros_like(change)
+    h = variance.kernel(change, nothing, np.sum((w * change) ** 2), w, unit, nothing, 1)
+    size, m = np.bincount(at.split), at.distinct
+    psi = np.bincount(at.place, h.rows) * (m / change.size)  # a row that several splits test is one row
+    spread = np.var(psi, ddof=1) / m
+    with np.errstate(divide="ignore", invalid="ignore"):  # a split's own risk may be 0
+        folds = null + np.bincount(at.split, w * change) / np.bincount(at.split, unit)
+    return Contrast(
+        value=null + float(h.excess),
+        folds=folds,
+        deviations=np.bincount(at.split, h.rows) / size,
+        models_error=math.sqrt(spread),
+        models_skewness=float(variance.skewness(psi, np.asarray(spread))),
+    )
+
+
+def result_of(
+    names: Sequence[str],
+    reference: Floats,
+    refitted: Sequence[Floats],
+    at: Measured,
+    *,
+    compare: str,
+    leave: str,
+    per_row: bool,
+    **fields: Any,
+) -> AlgorithmReliance:
+    """The result of p features: losses (N,) of the reference, and of each feature's refits."""
+    pairs = [(one, reference) if leave == "out" else (reference, one) for one in refitted]
+    found = [contrast(without, given, at, compare) for without, given in pairs]
+    unknown = np.full(len(found), math.nan)
+    return AlgorithmReliance(
+        names=tuple(names),
+        values=np.asarray([one.value for one in found]),
+        compare=compare,
+        base_risk=inference.risk(reference, at.weights),
+        replaced_risk=np.asarray([inference.risk(one, at.weights) for one in refitted]),
+        folds=np.stack([one.folds for one in found]),
+        models_error=np.asarray([one.models_error for one in found]) if per_row else unknown,
+        models_skewness=np.asarray([one.models_skewness for one in found]) if per_row else unknown,
+        algorithm_error=nadeau_bengio(np.stack([one.deviations for one in found]), at.sizes),
+        n=at.distinct,
+        models_freedom=at.distinct - 1,
+        leave=leave,
+        **fields,
+    )

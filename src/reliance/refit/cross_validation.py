@@ -1,0 +1,210 @@
+"""Importance without a held-out set: models of folds, each measured on the rows it was not fitted on."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import blocks
+from reliance._array import Array
+from reliance.conditional import conditional_model_reliance, relative_importance
+from reliance.importance import ablation_importance, model_reliance, permutation_importance
+from reliance.inputs import Progress, as_array, prepare
+from reliance.models import name_of
+from reliance.refit import running, splits
+from reliance.refit.results import AlgorithmReliance, chosen_target, nadeau_bengio
+from reliance.refit.running import Task
+from reliance.refit.splits import Split
+from reliance.results import Importance
+from reliance.rng import RandomState
+
+Floats = NDArray[np.float64]
+Measure: TypeAlias = Callable[..., Importance | dict[str, Importance]]
+_KNOWN = (
+    ablation_importance,
+    permutation_importance,
+    model_reliance,
+    conditional_model_reliance,
+    relative_importance,
+)
+METHODS: dict[str, Any] = {function.__name__: function for function in _KNOWN}
+
+
+def cross_validated_importance(
+    fit: Any,
+    X: Array,
+    y: Array,
+    *,
+    cv: Any = 5,
+    method: str | Measure = "permutation_importance",
+    target: str | None = None,
+    weights: Array | None = None,
+    rng: RandomState = None,
+    n_jobs: int | None = None,
+    executor: Executor | None = None,
+    progress: Progress = False,
+    **options: Any,
+) -> AlgorithmReliance | dict[str, AlgorithmReliance]:
+    r"""Importance by cross-validation: fit on J - 1 folds, measure on the other, average.
+
+    .. math:: \hat\theta_j = \sum_{f=1}^{J} \frac{n_f}{n} \hat\theta_j(\text{model of split } f, \text{test rows of } f)
+
+    Every row is measured, and none by a model that has seen it. The models are not the final one, which has all data:
+    the value is about models fitted on (J - 1)/J of the rows.
+
+    Parameters
+    ----------
+    fit : callable or scikit-learn estimator
+        ``fit(X, y) -> model``, or an estimator, which is cloned.
+    X, y : arrays (n, *features), (n, ...)
+    cv : int, splitter or list of (train, test)
+        As in `algorithm_reliance`.
+    method : str or callable
+        ``"permutation_importance"``, ``"ablation_importance"``, ``"model_reliance"``, ``"conditional_model_reliance"``,
+        ``"relative_importance"``, or a function ``(model, X, y, *, rng, **options) -> Importance``.
+    target : {"fitted models", "algorithm"}, optional
+        What intervals and tests are about; by default the algorithm if there are several splits.
+    weights : array (n,), optional
+        Weights of the losses of the rows measured. ``fit`` does not get them.
+    rng : int, SeedSequence or Generator, optional
+        For random folds and for the draws of the method.
+    n_jobs, executor, progress
+        As in `algorithm_reliance`.
+    **options
+        What else the method takes: ``loss``, ``draws``, ``compare``, ``features``, ``names``, ...
+
+    Returns
+    -------
+    AlgorithmReliance
+        Or a dict from the losses' names to results if ``loss`` is a list.
+
+    Raises
+    ------
+    RefitError
+        If a fold fails. The others run to their end, and ``error.result`` is their average.
+
+    Notes
+    -----
+    "fitted models": the mean importance of these J models on new rows; the variances of the folds' estimates are added,
+    as the test rows of different folds are different rows. "algorithm": the importance that a model fitted on new
+    training data of that size is expected to have; Nadeau and Bengio's variance of the folds' values (see
+    `algorithm_reliance`), the default.
+
+    References
+    ----------
+    Molnar, C. Interpretable machine learning, section 7.5.2.
+    Nadeau, C., Bengio, Y. (2003). Inference for the generalization error. Machine Learning 52, 239-281.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> def fit(X, y):
+    ...     coef = np.linalg.lstsq(X, y)[0]
+    ...     return lambda X: X @ coef
+    >>> result = rl.cross_validated_importance(fit, X, X[:, 0] + 0.5 * X[:, 1], rng=0, draws=5)
+    >>> result.ranked().names, result.folds.shape
+    (('x0', 'x1', 'x2'), (3, 5))
+    """
+    measure = _measure(method)
+    running.check_fit(fit)
+    running.check_workers(n_jobs, executor, {"fit": fit, "method": measure, "options": options})
+    if y is None:
+        raise ValueError("y is None: an algorithm needs labels to fit")
+    if "keep" in options:
+        raise ValueError("keep is given: what rows contribute is not kept over folds; leave it out")
+    X, y, weights = splits.as_rows(X, "X"), as_array(y, "y"), None if weights is None else as_array(weights, "weights")
+    shared = {name: options[name] for name in ("features", "loss", "names", "memory", "block") if name in options}
+    problem = prepare(running.not_fitted, X, y, weights=weights, rng=rng, progress=progress, **shared)
+    parts = splits.resolve_splits(cv, y, stratify=splits.are_labels(problem.losses), key=problem.key)
+    chosen = chosen_target(target, len(parts))
+    data = Fold(fit, measure, X, y, weights, {**options, "rng": problem.key})
+    tasks = [Task(f"of split {k}", functools.partial(importance_of, data, part)) for k, part in enumerate(parts)]
+    with blocks.progress(problem, len(tasks), "fits") as advance:
+        outcome = running.run(tasks, n_jobs, executor, advance)
+    finished = [outcome.answers[k] for k in sorted(outcome.answers)]
+    done = [parts[k] for k in sorted(outcome.answers)]
+    if not done or (chosen == "algorithm" and len(done) < 2):
+        return cast(AlgorithmReliance, running.concluded(outcome, None))
+    host = problem.host_weights
+    masses = np.asarray([part.test.size if host is None else host[part.test].sum() for part in done])
+    found: Any
+    if isinstance(finished[0], dict):
+        found = {name: _average([one[name] for one in finished], done, masses, chosen) for name in finished[0]}
+    else:
+        found = _average(finished, done, masses, chosen)
+    return cast(AlgorithmReliance, running.concluded(outcome, found))
+
+
+class Fold(NamedTuple):
+    """What the models of all splits are fitted and measured with; it can be sent to another process."""
+
+    fit: Any
+    measure: Measure
+    X: Array
+    y: Array
+    weights: Array | None
+    options: Mapping[str, Any]
+
+
+def _measure(method: Any) -> Measure:
+    if isinstance(method, str) and method in METHODS:
+        return cast(Measure, METHODS[method])
+    if isinstance(method, str) or not callable(method):
+        known = ", ".join(map(repr, METHODS))
+        raise ValueError(f"method={method!r} is unknown: choose one of {known}, or pass a function")
+    return cast(Measure, method)
+
+
+def importance_of(data: Fold, part: Split) -> Importance | dict[str, Importance]:
+    """Fit on the training rows, measure on the test rows."""
+    model = running.fitted(data.fit, splits.take(data.X, part.train), splits.take(data.y, part.train))
+    options = dict(data.options)
+    if data.weights is not None:
+        options["weights"] = splits.take(data.weights, part.test)
+    found = data.measure(model, splits.take(data.X, part.test), splits.take(data.y, part.test), **options)
+    answers = list(found.values()) if isinstance(found, dict) else [found]
+    if not all(isinstance(one, Importance) for one in answers):
+        raise TypeError(
+            f"method={name_of(data.measure)} returned {type(found).__name__}: it must be an Importance, or a dict of "
+            "these (for relative_importance: one given set a call)"
+        )
+    return found
+
+
+def _average(results: Sequence[Importance], parts: Sequence[Split], masses: Floats, target: str) -> AlgorithmReliance:
+    """The mean over splits, each with the weight of its test rows."""
+    first = results[0]
+    share = masses / masses.sum()
+    values = np.stack([one.values for one in results], axis=1)
+    errors = share * np.stack([one.std_error for one in results], axis=1)
+    total = np.sqrt(np.sum(errors**2, axis=1))
+    # Third moments of independent estimates add up, as their variances do.
+    third = np.sum(errors**3 * np.stack([one.skewness for one in results], axis=1), axis=1)
+    tested = np.concatenate([part.test for part in parts])
+    if np.unique(tested).size < tested.size:  # then the splits' estimates are not independent
+        total = np.full_like(total, math.nan)
+    return AlgorithmReliance(
+        names=first.names,
+        values=values @ share,
+        compare=first.compare,
+        base_risk=float(np.asarray([one.base_risk for one in results]) @ share),
+        replaced_risk=np.stack([one.replaced_risk for one in results], axis=1) @ share,
+        target=target,
+        folds=values,
+        models_error=total,
+        models_skewness=np.where(total > 0.0, third / np.where(total > 0.0, total, 1.0) ** 3, 0.0),
+        algorithm_error=nadeau_bengio(values, [(part.train.size, part.test.size) for part in parts]),
+        n=int(np.unique(tested).size),
+        models_freedom=max(int(np.unique(tested).size) - len(parts), 1),
+        refits=len(results),
+        method=f"cross-validated {first.method}",
+        loss=first.loss,
+        leave="none",
+    )

@@ -1,0 +1,187 @@
+"""Is an importance more than chance gives? The same algorithm on permuted labels (PIMP)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array, blocks
+from reliance import rng as _rng
+from reliance._array import Array
+from reliance.importance import permutation_importance
+from reliance.inputs import Progress, as_array, check_choice, check_draws, prepare
+from reliance.models import name_of
+from reliance.refit import running, splits
+from reliance.refit.null_results import NullImportance
+from reliance.refit.running import Task
+from reliance.results import Importance
+from reliance.rng import RandomState
+
+Floats = NDArray[np.float64]
+
+
+def null_importance(
+    fit: Any,
+    X: Array,
+    y: Array,
+    *,
+    rounds: int = 100,
+    importance: str | Callable[[Any, Array, Array], Any] = "permutation_importance",
+    features: Any = None,
+    rng: RandomState = None,
+    n_jobs: int | None = None,
+    executor: Executor | None = None,
+    progress: Progress = False,
+    names: Sequence[str] | None = None,
+    **options: Any,
+) -> NullImportance:
+    r"""Importances against those of models fitted on permuted labels (PIMP).
+
+    The algorithm is fitted on X and y, and in R rounds on X and a random permutation of y, which breaks every relation
+    of labels and features but leaves those among features. With s_j the importance of feature j, and s_{jr} in round r:
+
+    .. math:: p_j = \frac{1 + \#\{r : s_{jr} \ge s_j\}}{R + 1}
+
+    It corrects measures that favour some features by their form, such as the impurity importance of forests, which
+    favours features of many values.
+
+    Parameters
+    ----------
+    fit : callable or scikit-learn estimator
+        ``fit(X, y) -> model``, or an estimator, which is cloned.
+    X, y : arrays (n, *features), (n, ...)
+        The importances are measured on these rows, which the model was fitted on, in every round alike.
+    rounds : int
+        R. The smallest empirical p-value is 1/(R + 1).
+    importance : "permutation_importance" or callable
+        ``importance(model, X, y) -> (p,)``, or an `Importance`, of the rows and the labels that the model was fitted
+        on; for instance ``lambda model, X, y: model.feature_importances_``. By default `permutation_importance`.
+    features, names
+        As in `ablation_importance`; with an importance of your own, ``names`` names its p entries and ``features`` is
+        not for it.
+    rng : int, SeedSequence or Generator, optional
+        For the permutations, and for the draws of permutation importance, which are the same in all rounds.
+    n_jobs, executor, progress
+        As in `algorithm_reliance`.
+    **options
+        ``loss``, ``draws``, ``compare``, ``weights`` and so on, of `permutation_importance`.
+
+    Returns
+    -------
+    NullImportance
+        ``.test(method, adjust)`` has empirical p-values, and those of fitted normal, lognormal and gamma distributions,
+        with false discovery rates.
+
+    Raises
+    ------
+    RefitError
+        If a round fails. The others run to their end, and ``error.result`` is theirs; its p-values are valid.
+
+    Notes
+    -----
+    The null hypothesis is that the labels are independent of all features together. Where other features carry signal
+    the permutation takes it away, too, so a feature without effect is compared with models of another kind than the
+    one at hand: p-values are exact if nothing matters, a screening otherwise.
+
+    References
+    ----------
+    Altmann, A., Tolosi, L., Sander, O., Lengauer, T. (2010). Permutation importance: a corrected feature importance
+    measure. Bioinformatics 26, 1340-1347.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> y = X[:, 0] + np.random.default_rng(1).normal(size=100)
+    >>> def fit(X, y):
+    ...     coef = np.linalg.lstsq(X, y)[0]
+    ...     return lambda X: X @ coef
+    >>> result = rl.null_importance(fit, X, y, rounds=39, draws=5, rng=0)
+    >>> result.test(adjust="none").p_value[0].item()
+    0.025
+    """
+    running.check_fit(fit)
+    count = check_draws(rounds, "rounds")
+    own = callable(importance)
+    if not own:
+        check_choice(importance, ("permutation_importance",), "importance")
+    if own and (options or features is not None):
+        given = next(iter(options), "features")
+        raise ValueError(f"{given} is given, but importance is a function of your own, which does not get it")
+    running.check_workers(n_jobs, executor, {"fit": fit, "importance": importance, "options": options})
+    if y is None:
+        raise ValueError("y is None: an algorithm needs labels to fit")
+    X, y = splits.as_rows(X, "X"), as_array(y, "y")
+    shared = {name: options[name] for name in ("loss", "weights", "memory", "block", "keep") if name in options}
+    columns = None if own else names
+    problem = prepare(running.not_fitted, X, y, features, rng=rng, progress=progress, names=columns, **shared)
+    key = problem.key
+    options = {} if own else {**options, "features": features, "names": names, "rng": key}
+    data = Null(fit, importance if callable(importance) else None, X, y, options)
+    tasks = [Task("on the labels as they are", functools.partial(importances_of, data, None, key), True)]
+    tasks += [Task(f"round {r}", functools.partial(importances_of, data, r, key)) for r in range(count)]
+    with blocks.progress(problem, len(tasks), "fits") as advance:
+        outcome = running.run(tasks, n_jobs, executor, advance)
+    return cast(NullImportance, running.concluded(outcome, _result(outcome.answers, data, names, problem.n, key)))
+
+
+class Null(NamedTuple):
+    """What every round needs; it can be sent to another process."""
+
+    fit: Any
+    importance: Callable[[Any, Array, Array], Any] | None
+    X: Array
+    y: Array
+    options: dict[str, Any]
+
+
+class Scores(NamedTuple):
+    """Importances of one fit, and their names where they are known."""
+
+    values: Floats
+    names: tuple[str, ...] | None
+
+
+def importances_of(data: Null, turn: int | None, key: int) -> Scores:
+    """Fit on the labels as they are, or permuted for a round, and measure on the same rows and labels."""
+    n = int(data.y.shape[0])
+    order = np.arange(n) if turn is None else _rng.stream(key, _rng.LABELS, turn).permutation(n)
+    X, y = splits.take(data.X, np.arange(n)), splits.take(data.y, order)
+    model = running.fitted(data.fit, X, y)
+    found: Any
+    if data.importance is None:
+        found = permutation_importance(model, data.X, y, **data.options)
+    else:
+        found = data.importance(model, data.X, y)
+    if isinstance(found, Importance):
+        return Scores(found.values, found.names)
+    if isinstance(found, dict):
+        raise TypeError("loss is a list: null importances are of one loss; run it for each")
+    values = np.asarray(_array.to_host(found) if _array.is_array(found) else found, dtype=np.float64)
+    if values.ndim != 1 or not np.isfinite(values).all():
+        what = f"shape {values.shape}" if values.ndim != 1 else "NaN or infinite values"
+        raise ValueError(f"importance={name_of(data.importance)} returned {what}: return one finite number a feature")
+    return Scores(values, None)
+
+
+def _result(
+    answers: dict[int, Scores], data: Null, names: Sequence[str] | None, n: int, key: int
+) -> NullImportance | None:
+    rounds = [answers[k].values for k in sorted(answers) if k > 0]
+    if 0 not in answers or not rounds:
+        return None
+    observed = answers[0]
+    sizes = {scores.size for scores in (observed.values, *rounds)}
+    if len(sizes) > 1:
+        raise ValueError(f"importance={name_of(data.importance)} returned {sorted(sizes)} numbers in different rounds")
+    width = observed.values.size
+    labels = observed.names or (tuple(f"x{j}" for j in range(width)) if names is None else tuple(names))
+    if len(labels) != width:
+        raise ValueError(f"names has {len(labels)} entries, but importance={name_of(data.importance)} returned {width}")
+    measure = name_of(data.importance) if data.importance else "permutation_importance"
+    return NullImportance(labels, observed.values, np.stack(rounds, axis=1), n, key, measure)

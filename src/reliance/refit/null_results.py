@@ -1,0 +1,237 @@
+"""What permuted labels say about an importance: its null distribution, p-values, false discovery rates."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from reliance import export, inference, plots
+from reliance.results import TestResult
+
+Floats = NDArray[np.float64]
+FITS = ("normal", "lognormal", "gamma")
+METHODS = ("empirical", *FITS)
+_SHOWN = 20
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NullImportance:
+    """Importances of p features, and what they are when the labels are permuted and the model is fitted again.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The features.
+    values : array (p,)
+        Importances under the labels as they are.
+    null : array (p, R)
+        Importances in each of R rounds of permuted labels.
+    n, key : int
+        Rows, and the key of the random numbers.
+    measure : str
+        What was measured.
+    """
+
+    names: tuple[str, ...]
+    values: Floats
+    null: Floats
+    n: int
+    key: int
+    measure: str
+
+    def __post_init__(self) -> None:
+        for name in ("values", "null"):
+            own = np.array(getattr(self, name), dtype=np.float64)
+            own.flags.writeable = False
+            object.__setattr__(self, name, own)
+
+    @property
+    def rounds(self) -> int:
+        """R."""
+        return int(self.null.shape[1])
+
+    def test(self, method: str = "empirical", adjust: str = "bh") -> TestResult:
+        """Test that a feature is more important than permuted labels make it. The statistics are the values.
+
+        Parameters
+        ----------
+        method : {"empirical", "normal", "lognormal", "gamma"}
+            "empirical": (1 + how many rounds reach the value) / (R + 1), exact under the null that the labels are
+            exchangeable, and never below 1/(R + 1). The others are the upper tail of a distribution fitted by maximum
+            likelihood to the feature's R null values, as in the paper: they can be small after few rounds, and are as
+            good as the fit (see `goodness_of_fit`). "lognormal" and "gamma" are for positive importances.
+        adjust : {"bh", "holm", "none"}
+            "bh" controls the false discovery rate.
+        """
+        if method not in METHODS:
+            raise ValueError(f"method={method!r} is not known: use one of {', '.join(map(repr, METHODS))}")
+        if method == "empirical":
+            # A tie must not be lost to rounding.
+            slack = 1e-12 * np.max(np.abs(self.null), axis=1, initial=0.0)
+            p = (1.0 + np.sum(self.null >= (self.values - slack)[:, None], axis=1)) / (self.rounds + 1.0)
+        else:
+            tails = self._tails(method)
+            p = np.asarray([float(tail(np.asarray(v))) for v, tail in zip(self.values, tails, strict=True)])
+        return TestResult(self.names, self.values, p, inference.adjust(p, adjust), method, "greater", adjust)
+
+    def goodness_of_fit(self, method: str) -> Floats:
+        """p-values (p,) of Kolmogorov and Smirnov's test of a fitted null distribution, as the paper uses it to choose.
+
+        The parameters were fitted to the same values, so the p-values are too large: a small one rejects the fit, a
+        large one proves little.
+        """
+        if method not in FITS:
+            raise ValueError(f"method={method!r} is fitted to nothing: use one of {', '.join(map(repr, FITS))}")
+        from scipy import stats  # slow to import, and rarely wanted
+
+        pairs = zip(self.null, self._tails(method), strict=True)
+        return np.asarray([stats.kstest(tail(row), "uniform").pvalue for row, tail in pairs])
+
+    def _tails(self, method: str) -> list[Tail]:
+        if method != "normal" and (self.null <= 0.0).any():
+            bad = [name for name, row in zip(self.names, self.null, strict=True) if (row <= 0.0).any()]
+            raise ValueError(
+                f"method={method!r} is for positive importances, and the null of {export.listed(bad)} has others: use "
+                "method='normal' or 'empirical'"
+            )
+        if self.rounds < 2:
+            raise ValueError(f"method={method!r} fits a distribution to {self.rounds} round: run at least 2")
+        return [_FITTERS[method](row) for row in self.null]
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Tables
+
+    def ranked(self) -> NullImportance:
+        """The same result, most important feature first."""
+        order = np.argsort(-self.values, kind="stable")
+        names = tuple(self.names[i] for i in order)
+        return dataclasses.replace(self, names=names, values=self.values[order], null=self.null[order])
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, one row per feature: value, the null's mean and 95% point, p and its BH-adjusted form."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
+        test = self.test()
+        columns = {"value": self.values, "null_mean": self.null.mean(axis=1), "null_95": self._high()}
+        columns |= {"p": test.p_value, "p_bh": test.p_adjusted}
+        return pd.DataFrame(columns, index=pd.Index(self.names, name="feature"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain Python numbers, strings and lists."""
+        return {name: export.plain(value) for name, value in self._fields().items()}
+
+    def plot(self, ax: Any = None, most: int = 30) -> Any:
+        """Draw the values as points and the null's middle 90% as bars, with matplotlib, and return the Axes."""
+        if most < 1:
+            raise ValueError(f"most={most} leaves nothing to draw: give 1 or more")
+        ranked = self.ranked()
+        shown = min(most, len(ranked.names))
+        ax = plots._axes(ax, 7.0, 1.2 + 0.28 * shown)
+        places = np.arange(shown)
+        low, high = np.quantile(ranked.null[:shown], [0.05, 0.95], axis=1)
+        ax.barh(places, high - low, left=low, height=0.6, color=plots.GREY, alpha=0.4, label="permuted labels, 5-95%")
+        ax.plot(ranked.values[:shown], places, "o", color=plots.BLUE, label="labels as they are")
+        ax.set_yticks(places, [export.short(name).replace("$", r"\$") for name in ranked.names[:shown]])
+        ax.set_ylim(shown - 0.4, -0.6)
+        ax.set_xlabel(self.measure.replace("$", r"\$"))
+        ax.set_title(f"null_importance, {self.rounds} rounds", fontsize="medium")
+        ax.legend()
+        ax.spines[["top", "right"]].set_visible(False)
+        return ax
+
+    def _high(self) -> Floats:
+        return np.asarray(np.quantile(self.null, 0.95, axis=1))
+
+    def _table(self) -> export.Table:
+        title = f"null_importance: {self.measure}, n = {self.n}, {self.rounds} rounds of permuted labels"
+        chosen, closing, test, high = np.arange(len(self.names)), "", self.test(), self._high()
+        if len(chosen) > _SHOWN:
+            chosen = np.argsort(-self.values, kind="stable")[:_SHOWN]
+            closing = f"the {_SHOWN} largest of {len(self.names)} features; to_frame() has all"
+        cells = [
+            [
+                export.short(self.names[i]),
+                *map(export.number, (self.values[i], self.null[i].mean(), high[i])),
+                *(export.number(p[i], ".2g") for p in (test.p_value, test.p_adjusted)),
+            ]
+            for i in chosen
+        ]
+        return export.Table(title, ["feature", "value", "null mean", "null 95%", "p", "p (BH)"], cells, closing)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to a ``.json`` or ``.npz`` file, exactly; `NullImportance.load` reads it."""
+        # Readers of JSON in other languages keep integers to 53 bits only: the key is written as text.
+        export.write(path, "NullImportance", {**self._fields(), "key": str(self.key)})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> NullImportance:
+        """Read a result that `save` wrote."""
+        found = export.read(path, "NullImportance")
+        return cls(**{**found, "names": tuple(found["names"]), "key": int(found["key"])})
+
+    def _fields(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Maximum likelihood. Each gives the upper tail P(S >= v), not one minus a distribution function: small p-values matter.
+
+Tail: TypeAlias = Callable[[Floats], Floats]
+
+
+def _step(at: float) -> Tail:
+    """Of a null of one value only."""
+    return lambda v: np.asarray(v <= at, dtype=np.float64)
+
+
+def _normal(x: Floats) -> Tail:
+    mean, spread = float(np.mean(x)), float(np.std(x))
+    if spread <= 1e-14 * abs(mean):
+        return _step(mean)
+    return lambda v: np.asarray(special.ndtr((mean - v) / spread))
+
+
+def _lognormal(x: Floats) -> Tail:
+    if np.all(x == x[0]):
+        return _step(float(x[0]))
+    of_logarithm = _normal(np.log(x))
+
+    def tail(v: Floats) -> Floats:
+        positive = v > 0.0
+        return np.where(positive, of_logarithm(np.log(np.where(positive, v, 1.0))), 1.0)
+
+    return tail
+
+
+def _gamma(x: Floats) -> Tail:
+    """Shape k solves log k - digamma(k) = log(mean) - mean(log), which has one solution; the scale is mean / k."""
+    mean = float(np.mean(x))
+    gap = float(np.log(mean) - np.mean(np.log(x)))
+    if gap <= 1e-14:
+        return _step(mean)
+    from scipy import optimize
+
+    # 1/(2k) < log k - digamma(k) < 1/k encloses the shape.
+    shape = optimize.brentq(lambda k: np.log(k) - special.digamma(k) - gap, 0.49 / gap, 1.01 / gap)
+    return lambda v: np.asarray(special.gammaincc(shape, np.maximum(v, 0.0) * shape / mean))
+
+
+_FITTERS: dict[str, Callable[[Floats], Tail]] = {"normal": _normal, "lognormal": _lognormal, "gamma": _gamma}

@@ -1,0 +1,254 @@
+"""What refits give: the reliance of an algorithm on features, with the error of one of two named targets."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import export, inference, plots
+from reliance.results import TestResult
+
+Floats = NDArray[np.float64]
+TARGETS = ("fitted models", "algorithm")
+_BY_FEATURE = ("values", "replaced_risk", "folds", "models_error", "models_skewness", "algorithm_error")
+_SHOWN = 20
+_SKEWED = 0.3  # as for `Importance`: above it the interval may cover less than its level
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AlgorithmReliance:
+    """How much an algorithm, or the models that it fitted, relies on each of p features.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The features.
+    values : array (p,)
+        The risk without the feature minus that with it, or over it (`compare`).
+    compare : {"difference", "ratio"}
+        Which of the two.
+    base_risk : float
+        Mean loss of the models that all features are compared with: with all features, or (``leave="in"``) with none.
+    replaced_risk : array (p,)
+        Mean loss without the feature, refitted or replaced; for ``leave="in"`` with this feature alone.
+    target : {"fitted models", "algorithm"}
+        What the errors, intervals and tests are about. "fitted models": these very models on new rows. "algorithm":
+        models that the algorithm would fit on new training data of the same size.
+    folds : array (p, J)
+        The value of each split.
+    models_error, models_skewness : arrays (p,)
+        Standard error, and skewness of the estimate, for the fitted models (nan for a metric without losses of rows).
+    algorithm_error : array (p,)
+        Nadeau and Bengio's standard error for the algorithm; nan for one split, which says nothing about it.
+    n, models_freedom : int
+        Rows measured, and the degrees of freedom that they leave.
+    refits : int
+        How many models were fitted.
+    method, loss, leave : str
+        How it was measured; `leave` is "out", "in", or "none" where no feature was left out of a fit.
+    """
+
+    names: tuple[str, ...]
+    values: Floats
+    compare: str
+    base_risk: float
+    replaced_risk: Floats
+    target: str
+    folds: Floats
+    models_error: Floats
+    models_skewness: Floats
+    algorithm_error: Floats
+    n: int
+    models_freedom: int
+    refits: int
+    method: str
+    loss: str
+    leave: str
+
+    def __post_init__(self) -> None:
+        for name in _BY_FEATURE:
+            own = np.array(getattr(self, name), dtype=np.float64)
+            own.flags.writeable = False
+            object.__setattr__(self, name, own)
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Inference
+
+    @property
+    def std_error(self) -> Floats:
+        """Standard errors (p,) for the target."""
+        return self.algorithm_error if self.target == "algorithm" else self.models_error
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        return self.folds.shape[1] - 1 if self.target == "algorithm" else self.models_freedom
+
+    def for_target(self, target: str) -> AlgorithmReliance:
+        """The same values with the errors of another target, without a new fit."""
+        check_target(target, self.folds.shape[1])
+        return dataclasses.replace(self, target=target)
+
+    def interval(self, level: float = 0.95) -> Floats:
+        """Confidence intervals ``(p, 2)`` for the target; ratios on the logarithmic scale.
+
+        "fitted models": from the paired differences of rows, hull of the t interval and Hall's. "algorithm": t with
+        J - 1 degrees of freedom and the variance (1/J + n_test/n_train) S^2 of Nadeau and Bengio.
+        """
+        self._check_rows()
+        gamma = np.zeros(len(self.names)) if self.target == "algorithm" else self.models_skewness
+        skewed = [name for name, g in zip(self.names, gamma, strict=True) if abs(g) > _SKEWED]
+        if skewed:
+            warnings.warn(
+                f"the losses of {export.listed(skewed)} are very skewed for {self.n} rows: the interval may cover less "
+                "than its level; more rows help, or a loss with lighter tails",
+                stacklevel=2,
+            )
+        ratio = self.compare == "ratio"
+        return inference.interval(self.values, self.std_error, self.degrees_of_freedom, level, gamma=gamma, ratio=ratio)
+
+    def test(self, alternative: str = "greater", adjust: str = "holm") -> TestResult:
+        """The t tests of no reliance (a difference of 0, a ratio of 1), for the target.
+
+        Parameters
+        ----------
+        alternative : {"greater", "less", "two-sided"}
+            "greater": without the feature it is worse.
+        adjust : {"holm", "bh", "none"}
+            For testing several features at once.
+        """
+        if alternative not in inference.ALTERNATIVES:
+            known = ", ".join(map(repr, inference.ALTERNATIVES))
+            raise ValueError(f"alternative={alternative!r} is not known: use one of {known}")
+        self._check_rows()
+        df, ratio = self.degrees_of_freedom, self.compare == "ratio"
+        statistic, p = inference.t_test(self.values, self.std_error, df, alternative, ratio)
+        return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
+
+    def _check_rows(self) -> None:
+        if self.target == "fitted models" and np.isnan(self.models_error).all():
+            raise ValueError(
+                "the target 'fitted models' needs losses of single rows, and test sets that share none: "
+                f"loss={self.loss!r} in {self.folds.shape[1]} splits has no such error; use target='algorithm' with "
+                "cv=, or give a metric its influence function, rl.Metric(value, influence)"
+            )
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Tables
+
+    def ranked(self) -> AlgorithmReliance:
+        """The same result, most important feature first."""
+        order = np.argsort(-self.values, kind="stable")
+        moved: dict[str, Any] = {name: getattr(self, name)[order] for name in _BY_FEATURE}
+        return dataclasses.replace(self, names=tuple(self.names[i] for i in order), **moved)
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """A pandas DataFrame, one row per feature; ``p`` is Holm-adjusted."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
+        bounds, p = self._uncertainty(level)
+        columns: dict[str, Any] = {"value": self.values, "lower": bounds[:, 0], "upper": bounds[:, 1]}
+        columns |= {"std_error": self.std_error, "p": p, "replaced_risk": self.replaced_risk}
+        return pd.DataFrame(columns, index=pd.Index(self.names, name="feature"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain Python numbers, strings and lists."""
+        return {name: export.plain(value) for name, value in self._fields().items()}
+
+    def plot(self, ax: Any = None, level: float = 0.95, most: int = 30) -> Any:
+        """Draw bars with the target's intervals, with matplotlib, and return the Axes."""
+        drawn: Any = self
+        return plots.bars(drawn, ax=ax, level=level, most=most)
+
+    def _uncertainty(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Interval and adjusted p, nan where they cannot be had; never raises nor warns."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                return self.interval(level), self.test().p_adjusted
+            except ValueError:
+                inference.t_quantile(level, 1)  # a wrong level is still an error
+                unknown = np.full(len(self.names), math.nan)
+                return np.stack([unknown, unknown], axis=1), unknown
+
+    def _table(self) -> export.Table:
+        splits = self.folds.shape[1]
+        where = f"{splits} splits" if splits > 1 else "one split"
+        what = {"out": "each left out", "in": "each alone", "none": "each replaced"}[self.leave]
+        title = (
+            f"{self.method}, {what}: {self.compare} of {self.loss}, n = {self.n}, {where}, {self.refits} fits, "
+            f"target: the {self.target}, base risk {self.base_risk:.4g}"
+        )
+        bounds, p = self._uncertainty()
+        chosen, closing = np.arange(len(self.names)), ""
+        if len(chosen) > _SHOWN:
+            chosen = np.argsort(-self.values, kind="stable")[:_SHOWN]
+            closing = f"the {_SHOWN} largest of {len(self.names)} features; to_frame() has all"
+        cells = [
+            [export.short(self.names[i]), *map(export.number, (self.values[i], *bounds[i])), export.number(p[i], ".2g")]
+            for i in chosen
+        ]
+        return export.Table(title, ["feature", "value", "lower 95%", "upper 95%", "p (Holm)"], cells, closing)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to a ``.json`` or ``.npz`` file, exactly; `AlgorithmReliance.load` reads it."""
+        export.write(path, "AlgorithmReliance", self._fields())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> AlgorithmReliance:
+        """Read a result that `save` wrote."""
+        found = export.read(path, "AlgorithmReliance")
+        return cls(**{**found, "names": tuple(found["names"]), "base_risk": float(found["base_risk"])})
+
+    def _fields(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def check_target(target: Any, splits: int) -> str:
+    """One of the two targets; the algorithm's needs several splits."""
+    if not isinstance(target, str) or target not in TARGETS:
+        raise ValueError(f"target={target!r} is unknown: choose one of {', '.join(map(repr, TARGETS))}")
+    if target == "algorithm" and splits < 2:
+        raise ValueError(
+            "target='algorithm' needs several fits of the same algorithm, and one test set has one: pass cv= instead "
+            "of X_test, or take target='fitted models'"
+        )
+    return target
+
+
+def chosen_target(target: str | None, splits: int) -> str:
+    """The given target; by default the algorithm for several splits, the fitted models for one."""
+    if target is None:
+        return "algorithm" if splits > 1 else "fitted models"
+    return check_target(target, splits)
+
+
+def nadeau_bengio(fold_values: Floats, sizes: Sequence[tuple[int, int]]) -> Floats:
+    """Standard errors (p,) of the mean of fold values (p, J): (1/J + n_test/n_train) S^2; nan for one fold.
+
+    ``sizes`` are the numbers of training and test rows. Folds share training rows, so their means are correlated, which
+    1/J alone would ignore.
+    """
+    folds = fold_values.shape[1]
+    if folds < 2:
+        return np.full(fold_values.shape[0], math.nan)
+    share = np.mean([test / train for train, test in sizes])
+    return np.asarray(np.sqrt((1.0 / folds + share) * np.var(fold_values, axis=1, ddof=1)))

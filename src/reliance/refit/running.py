@@ -1,0 +1,198 @@
+"""Refits, one after the other, on threads or on any executor; a failure loses nothing that was finished."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from reliance._array import Array
+from reliance.models import is_torch_module, name_of
+
+
+class RefitError(RuntimeError):
+    """Some refits failed. The others ran to their end, and what they gave is not lost.
+
+    Attributes
+    ----------
+    failures : dict
+        From what failed, as ``"without 'age'"`` or ``"round 7"``, to its exception.
+    result : object or None
+        The result of all that was finished, where that is enough for one.
+    """
+
+    def __init__(self, message: str, failures: Mapping[str, BaseException], result: Any) -> None:
+        super().__init__(message)
+        self.failures, self.result = dict(failures), result
+
+
+class Task(NamedTuple):
+    """A refit: how messages name it, what is done (it can be pickled), and whether all others need it."""
+
+    label: str
+    work: Callable[[], Any]
+    needed: bool = False
+
+
+class Outcome(NamedTuple):
+    """The answers of the tasks that were finished, by their place; the failures; what stopped the others."""
+
+    answers: dict[int, Any]
+    failures: dict[str, BaseException]
+    interrupt: KeyboardInterrupt | None
+
+
+def run(
+    tasks: Sequence[Task], n_jobs: int | None, executor: Executor | None, advance: Callable[[int], None]
+) -> Outcome:
+    """Run all tasks. One that is needed by the others raises at once; nothing depends on the order answers come in."""
+    answers: dict[int, Any] = {}
+    failures: dict[str, BaseException] = {}
+    workers = check_jobs(n_jobs)
+    own = ThreadPoolExecutor(workers) if executor is None and workers > 1 else None
+    pool = own or executor
+    try:
+        for place, answer, error in _one_by_one(tasks) if pool is None else _together(tasks, pool):
+            if isinstance(error, KeyboardInterrupt):
+                raise error
+            if error is None:
+                answers[place] = answer
+            elif tasks[place].needed:
+                error.add_note(f"This happened {tasks[place].label}, which everything else is compared with.")
+                raise error
+            else:
+                failures[tasks[place].label] = error
+            advance(1)
+    except KeyboardInterrupt as stop:
+        return Outcome(answers, failures, stop)
+    finally:
+        if own is not None:  # what is running cannot be stopped; nobody waits for it after an error
+            own.shutdown(wait=False, cancel_futures=True)
+    return Outcome(answers, failures, None)
+
+
+def concluded(outcome: Outcome, result: Any) -> Any:
+    """The result, if everything was finished; otherwise the exception that carries it.
+
+    After Ctrl-C the KeyboardInterrupt itself has the attribute ``result``.
+    """
+    if outcome.interrupt is not None:
+        outcome.interrupt.result = result  # type: ignore[attr-defined]
+        raise outcome.interrupt
+    if outcome.failures:
+        label, first = next(iter(outcome.failures.items()))
+        if not outcome.answers:  # not one refit, but all of them
+            first.add_note(f"This happened in the refit {label}; all {len(outcome.failures)} refits failed.")
+            raise first
+        others = f", and {len(outcome.failures) - 1} more" if len(outcome.failures) > 1 else ""
+        rest = "what was finished is in the attribute result of this error" if result is not None else "nothing is left"
+        message = f"the refit {label} failed{others}: {type(first).__name__}: {first}; {rest}, all failures in failures"
+        raise RefitError(message, outcome.failures, result) from first
+    return result
+
+
+Answer = tuple[int, Any, BaseException | None]
+
+
+def _one_by_one(tasks: Sequence[Task]) -> Iterator[Answer]:
+    for place, task in enumerate(tasks):
+        answer, error = None, None
+        try:
+            answer = task.work()
+        except Exception as caught:  # whatever the user's fit raises
+            error = caught
+        yield place, answer, error
+
+
+def _together(tasks: Sequence[Task], pool: Executor) -> Iterator[Answer]:
+    places = {pool.submit(task.work): place for place, task in enumerate(tasks)}
+    try:
+        for future in as_completed(places):
+            error = future.exception()
+            yield places[future], None if error else future.result(), error
+    finally:
+        for future in places:
+            future.cancel()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What the user passes
+
+
+def check_jobs(n_jobs: Any) -> int:
+    """How many refits run at once: None is 1, -1 all cores."""
+    if n_jobs is None:
+        return 1
+    if isinstance(n_jobs, bool | np.bool_) or not isinstance(n_jobs, int | np.integer):
+        raise TypeError(f"n_jobs={n_jobs!r} is not an integer: pass how many refits run at once, -1 for one a core")
+    if n_jobs == -1:
+        return os.cpu_count() or 1
+    if n_jobs < 1:
+        raise ValueError(f"n_jobs={n_jobs} is no number of refits: pass 1 or more, or -1 for one a core")
+    return int(n_jobs)
+
+
+def check_workers(n_jobs: Any, executor: Any, sent: Mapping[str, Any]) -> None:
+    """Where the refits run; ``sent`` are the user's functions, which must reach other processes."""
+    check_jobs(n_jobs)
+    if executor is None:
+        return
+    if n_jobs is not None:
+        raise ValueError(f"n_jobs={n_jobs} and executor are both given: the executor knows how many run at once")
+    if not callable(getattr(executor, "submit", None)):
+        raise TypeError(
+            f"executor={executor!r} has no submit: pass a concurrent.futures.Executor, or n_jobs for threads"
+        )
+    if not isinstance(executor, ProcessPoolExecutor):
+        return
+    for name, value in sent.items():
+        try:
+            pickle.dumps(value)
+        except Exception as error:
+            raise TypeError(
+                f"{name}={name_of(value)} cannot be sent to another process ({error}): define it at the top level of a "
+                "module, or use threads, n_jobs=, which need not send it"
+            ) from error
+
+
+def check_fit(fit: Any) -> None:
+    """A function ``(X, y) -> model``, or an estimator that can be cloned."""
+    if isinstance(fit, type):
+        raise TypeError(
+            f"fit={fit.__name__} is a class: pass an instance, {fit.__name__}(), or a function (X, y) -> model"
+        )
+    if is_torch_module(fit):
+        raise TypeError(
+            f"fit is a torch module ({name_of(fit)}), which does not say how it is trained: pass a function "
+            "(X, y) -> trained module"
+        )
+    if not callable(fit) and not _is_estimator(fit):
+        raise TypeError(f"fit={fit!r} can fit nothing: pass a function (X, y) -> model or a scikit-learn estimator")
+
+
+def not_fitted(X: Array) -> Array:
+    """Stands for the models that do not exist while the data are checked."""
+    return X[:, 0]
+
+
+def _is_estimator(fit: Any) -> bool:
+    return callable(getattr(fit, "fit", None)) and callable(getattr(fit, "get_params", None))
+
+
+def fitted(fit: Any, X: Array, y: Array) -> Any:
+    """A new model: of a clone of the estimator, or what the function returns."""
+    if _is_estimator(fit):
+        from sklearn.base import clone
+
+        return clone(fit).fit(X, y)
+    model = fit(X, y)
+    if not callable(model) and not hasattr(model, "predict"):
+        raise TypeError(
+            f"fit={name_of(fit)} returned {model!r}, which is no model: return a function batch -> predictions, a "
+            "fitted estimator or a torch.nn.Module"
+        )
+    return model

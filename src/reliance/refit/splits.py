@@ -1,0 +1,123 @@
+"""Which rows models are fitted on and which they are measured on, and which columns they see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from reliance import _array, rng, tables
+from reliance._array import Array
+from reliance.inputs import as_array
+from reliance.losses import Loss, Metric, predicts_labels
+from reliance.rng import Indices
+
+
+class Split(NamedTuple):
+    """Rows to fit on and rows to measure on."""
+
+    train: Indices
+    test: Indices
+
+
+def as_rows(X: Any, name: str) -> Any:
+    """Rows to fit on: an array, or a table as it is."""
+    return X if tables.is_table(X) else as_array(X, name)
+
+
+def labels_of(X: Any) -> list[Any]:
+    """The names of a table's columns."""
+    import narwhals as nw
+
+    return list(nw.from_native(X, eager_only=True).columns)
+
+
+def take(x: Any, rows: Indices) -> Any:
+    """Some rows of an array or a table, always a copy: what a fit does to its data stays with it."""
+    if tables.is_table(x):
+        import narwhals as nw
+
+        return nw.to_native(nw.from_native(x, eager_only=True)[rows])
+    xp, dev = _array.namespace(x), _array.device(x)
+    return xp.take(x, _array.from_host(rows, xp, dev, _array.index_dtype(xp)), axis=0)
+
+
+def take_columns(X: Any, columns: Sequence[int]) -> Any:
+    """Some columns, in their order; no column is one of zeros, from which nothing but a constant can be learnt."""
+    if tables.is_table(X):
+        import narwhals as nw
+
+        frame = nw.from_native(X, eager_only=True)
+        if not columns:
+            return nw.to_native(nw.from_dict({"nothing": np.zeros(len(frame))}, backend=frame.implementation))
+        return nw.to_native(frame[:, list(columns)])
+    xp, dev = _array.namespace(X), _array.device(X)
+    if not columns:
+        return xp.zeros((X.shape[0], 1), dtype=X.dtype, device=dev)
+    index = np.asarray(columns, dtype=np.int64)
+    return xp.take(X, _array.from_host(index, xp, dev, _array.index_dtype(xp)), axis=1)
+
+
+def are_labels(losses: Iterable[Loss | Metric]) -> bool:
+    """Whether y holds classes, of which every fold should have its share."""
+    return any(loss.target in ("class", "sign") or predicts_labels(loss) for loss in losses)
+
+
+def is_random(cv: Any) -> bool:
+    return isinstance(cv, int | np.integer) and not isinstance(cv, bool | np.bool_)
+
+
+def resolve_splits(cv: Any, y: Array, *, stratify: bool, key: int) -> tuple[Split, ...]:
+    """The splits of a number of folds, of a scikit-learn splitter, or of a list of (train, test) rows."""
+    n = int(y.shape[0])
+    if is_random(cv):
+        return _random_folds(int(cv), n, _array.to_host(y) if stratify and y.ndim == 1 else None, key)
+    if isinstance(cv, bool | float | str):
+        raise TypeError(f"cv={cv!r}: pass a number of folds, a splitter, or a list of (train, test) index arrays")
+    if callable(getattr(cv, "split", None)):
+        # A splitter may look at labels; of the rows it needs their number only.
+        cv = cv.split(np.zeros((n, 1)), _array.to_host(y))
+    if not isinstance(cv, Iterable):
+        raise TypeError(f"cv={cv!r}: pass a number of folds, a splitter, or a list of (train, test) index arrays")
+    splits = tuple(_checked(pair, place, n) for place, pair in enumerate(cv))
+    if not splits:
+        raise ValueError("cv has no split: give at least one pair of (train, test) rows")
+    return splits
+
+
+def _random_folds(folds: int, n: int, labels: Any, key: int) -> tuple[Split, ...]:
+    """Rows in random order, or by label and then at random, dealt out like cards: equal shares of each class."""
+    if folds < 2:
+        raise ValueError(f"cv={folds} is too small: give at least 2 folds")
+    if n < 2 * folds:
+        raise ValueError(
+            f"cv={folds} is too large for {n} rows: every fold needs at least 2, so at most {n // 2} folds"
+        )
+    order = rng.stream(key, rng.FOLDS, 0).permutation(n)
+    if labels is not None:
+        order = order[np.argsort(labels[order], kind="stable")]
+    fold = np.empty(n, dtype=np.int64)
+    fold[order] = np.arange(n) % folds
+    return tuple(Split(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(folds))
+
+
+def _checked(pair: Any, place: int, n: int) -> Split:
+    try:
+        train, test = (np.asarray(rows) for rows in pair)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"cv: split {place} is {pair!r}: give a pair of index arrays, (train, test)") from error
+    for name, rows, least in (("training", train, 1), ("test", test, 2)):
+        if rows.ndim != 1 or rows.dtype.kind not in "iu":
+            raise TypeError(f"cv: the {name} rows of split {place} are not row numbers: give a 1-d array of integers")
+        if rows.size < least:
+            raise ValueError(f"cv: split {place} has {rows.size} {name} rows: at least {least} are needed")
+        if rows.min() < 0 or rows.max() >= n:
+            wrong = int(rows.min() if rows.min() < 0 else rows.max())
+            raise ValueError(f"cv: split {place} names row {wrong}, but X has the rows 0 to {n - 1}")
+    if np.unique(test).size < test.size:
+        raise ValueError(f"cv: split {place} tests a row twice: name each test row once")
+    both = np.intersect1d(train, test)
+    if both.size:
+        raise ValueError(f"cv: row {int(both[0])} is both fitted and tested in split {place}: the two must be disjoint")
+    return Split(rng.as_indices(train), rng.as_indices(test))
