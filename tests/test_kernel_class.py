@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 
+import reliance as rl
+from reliance.classes import kernel_pairs
 from reliance.classes.kernel import RBF, KernelClass, KernelModel, ProductKernel, _Space
+from reliance.classes.kernel_pairs import Switch
 from reliance.classes.protocol import ClassData
-from reliance.classes.quadratic_ranges import Quadratic, least_quadratic, least_ratio, region
 from reliance.features import Feature
 
 N, P = 24, 3
@@ -51,31 +54,62 @@ def literal_risk(f: Any, X: np.ndarray, y: np.ndarray, columns: tuple[int, ...],
     return total / (n * (n - 1))
 
 
+def some_model(space: _Space, seed: int) -> KernelModel:
+    v = np.random.default_rng(seed).normal(size=space.axes.shape[1] + 1)
+    return KernelModel(space.kernel, space.landmarks, space.axes @ v[1:], float(v[0]))
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("conditional", [False, True])
-@pytest.mark.parametrize("columns", [(0,), (1,), (1, 2)])
-def test_forms_are_the_literal_pairs(kernel: str, conditional: bool, columns: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("columns", [(0,), (1,), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("landmarks", [8, np.random.default_rng(5).normal(size=(5, P))], ids=["rows", "given"])
+def test_forms_are_the_literal_pairs(kernel: str, conditional: bool, columns: tuple[int, ...], landmarks: Any) -> None:
     X, y = problem()
-    space = _Space.of(KernelClass(KERNELS[kernel], landmarks=8, radius=5.0), data_of(X, y))
-    switched = space.switched(space.switch(columns, conditional), memory=10_000)
-    z = np.random.default_rng(1).normal(size=len(space.risk.b))
-    member = space.member(z)
-    assert space.risk(z) == pytest.approx(member.risk, rel=1e-12)
-    assert member.risk == pytest.approx(np.mean((y - member.model(X)) ** 2), rel=1e-10)
-    assert switched(z) == pytest.approx(literal_risk(member.model, X, y, columns, conditional), rel=1e-10)
+    space = _Space.of(KernelClass(KERNELS[kernel], landmarks=landmarks, radius=50.0), data_of(X, y))
+    model = some_model(space, 1)
+    point = space.point(model)
+    assert space.ball.shape.risk(point) == pytest.approx(np.mean((y - model(X)) ** 2), rel=1e-10)
+    switched = space.switched(Switch.of(space.X, columns, conditional), memory=10_000)
+    assert switched(space.full(point)) == pytest.approx(literal_risk(model, X, y, columns, conditional), rel=1e-10)
+
+
+def test_values_of_the_kernels() -> None:
+    """Against the formulas, one pair of row and landmark at a time."""
+    X, y = problem()
+    C, widths = X[:4] + 0.1, (0.5, 1.0, 2.0)
+    for name, formula in (
+        ("rbf", lambda x, c: np.exp(-sum((a - b) ** 2 / (2 * w**2) for a, b, w in zip(x, c, widths, strict=True)))),
+        ("polynomial", lambda x, c: (1 + sum(a * b / w**2 for a, b, w in zip(x, c, widths, strict=True))) ** 2),
+    ):
+        best = KernelClass(name, landmarks=C, radius=1.0, bandwidth=widths, degree=2).best(data_of(X, y)).model
+        assert isinstance(best, KernelModel)
+        values = [best.intercept + sum(a * formula(x, c) for a, c in zip(best.coefficients, C, strict=True)) for x in X]
+        np.testing.assert_allclose(best(X), values, rtol=1e-10)
 
 
 def test_forms_of_near_dependent_landmarks() -> None:
     X, y = problem(n=60)
-    space = _Space.of(KernelClass("rbf", landmarks=60, radius=5.0, bandwidth=8.0), data_of(X, y))
+    space = _Space.of(KernelClass("rbf", landmarks=60, radius=50.0, bandwidth=8.0), data_of(X, y))
     assert space.axes.shape[1] < 60  # directions that are rounding have been left out
-    z = np.random.default_rng(1).normal(size=len(space.risk.b))
-    model = space.member(z).model
-    blocks = space._by_blocks(space.switch((0,), False), 10**8)
-    factors = space._by_factors(space.kernel.factors(space.switch((0,), False), space.landmarks))  # type: ignore[attr-defined]
+    model, switch = some_model(space, 1), Switch.of(space.X, (0,), False)
+    blocks = kernel_pairs._by_blocks(space.kernel, switch, space.landmarks, space.axes, space.y, 10**8)
+    factors = kernel_pairs._by_factors(space.kernel.factors(switch, space.landmarks), space.axes, space.y)  # type: ignore[attr-defined]
     np.testing.assert_allclose(factors, blocks, atol=1e-7 * np.abs(blocks).max())
-    switched = space.switched(space.switch((0,), False), 10**8)
-    assert switched(z) == pytest.approx(literal_risk(model, X, y, (0,), False), rel=1e-7)
+    switched = space.switched(switch, 10**8)(space.full(space.point(model)))
+    assert switched == pytest.approx(literal_risk(model, X, y, (0,), False), rel=1e-7)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "callable"])
+def test_no_square_of_the_rows_in_memory(kernel: str) -> None:
+    """All pairs, by factors or by blocks, in O(n m) numbers: far less than one n x n matrix."""
+    n, m = 1500, 3
+    X, y = problem(n=n)
+    given = KernelClass(KERNELS[kernel], landmarks=m, radius=5.0)
+    tracemalloc.start()
+    given.ranges(ClassData(X, y, 0, 10**6), 5.0, (Feature("a", (0,)),), "ratio", False, lambda _: None)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.25 * 8 * n * n
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -91,8 +125,6 @@ def test_ranges(kernel: str, compare: str, conditional: bool) -> None:
     found = given.ranges(data, bound, features, compare, conditional, done.append)
     assert done == [1, 1]
     space = _Space.of(given, data)
-    inside, _ = space.rashomon(bound)
-    rng = np.random.default_rng(2)
     for feature, range_ in zip(features, found, strict=True):
         assert range_.lower <= range_.achieved_lower <= range_.achieved_upper <= range_.upper
         scale = max(abs(range_.lower), abs(range_.upper))
@@ -106,11 +138,6 @@ def test_ranges(kernel: str, compare: str, conditional: bool) -> None:
             switched = literal_risk(member.model, X, y, feature.columns, conditional)
             exact = switched / member.risk if compare == "ratio" else switched - member.risk
             assert exact == pytest.approx(value, rel=1e-8)
-        form = space.switched(space.switch(feature.columns, conditional), 10**8)
-        for _ in range(200):
-            z = inside.pulled(inside.inside + inside.axes @ (3 * rng.normal(size=len(inside.inside))))
-            value = form(z) / space.risk(z) if compare == "ratio" else form(z) - space.risk(z)
-            assert range_.lower <= value <= range_.upper
 
 
 def _norm(space: _Space, model: Any) -> float:
@@ -137,11 +164,9 @@ def test_bound_at_the_best_risk_is_one_model() -> None:
     best = given.best(data)
     (range_,) = given.ranges(data, best.risk, (Feature("a", (0,)),), "ratio", False, lambda _: None)
     reliance = literal_risk(best.model, X, y, (0,), False) / best.risk
-    assert range_.lower == pytest.approx(reliance, rel=1e-3)
-    assert range_.upper == pytest.approx(reliance, rel=1e-3)
-    assert range_.lower <= reliance <= range_.upper
-    with pytest.raises(ValueError, match="no model of the class"):
-        given.ranges(data, 0.5 * best.risk, (Feature("a", (0,)),), "ratio", False, lambda _: None)
+    assert (range_.lower, range_.upper) == pytest.approx((reliance, reliance), rel=1e-9)
+    with pytest.raises(ValueError, match="the Rashomon set is empty"):
+        rl.model_class_reliance(given, X, y, epsilon=0.0, reference=0.5 * best.risk)
 
 
 def test_contains() -> None:
@@ -189,37 +214,25 @@ def test_on_every_backend(backend: Any) -> None:
     assert type(here.most.model(data.X)) is type(data.X)
 
 
-def test_two_constraints_against_local_search() -> None:
-    from scipy import optimize
+def test_a_linear_kernel_is_the_linear_class_with_a_ball() -> None:
+    """k(x, c) = x'c at the unit vectors: f(x) = mu + alpha'x with |alpha| at most the radius."""
+    X, y = problem()
+    given = KernelClass(lambda X, C: X @ C.T, landmarks=np.eye(P), radius=1.1)
+    for compare in ("ratio", "difference"):
+        for method in (rl.model_class_reliance, rl.conditional_model_class_reliance):
+            mine = method(given, X, y, epsilon=0.3, compare=compare)
+            linear = method(rl.LinearClass(ridge=1.1), X, y, epsilon=0.3, compare=compare)
+            np.testing.assert_allclose(mine.reference_risk, linear.reference_risk, rtol=1e-10)
+            np.testing.assert_allclose(mine.lower, linear.lower, rtol=1e-7, atol=1e-7)
+            np.testing.assert_allclose(mine.upper, linear.upper, rtol=1e-7, atol=1e-7)
 
-    rng = np.random.default_rng(0)
 
-    def form(d: int, least: float) -> Quadratic:
-        root = rng.normal(size=(d, d + 3))
-        A, b = root @ root.T / d, rng.normal(size=d)
-        return Quadratic(A, -b, float(b @ np.linalg.solve(A, b)) + least)
-
-    for _ in range(12):
-        d = int(rng.integers(1, 6))
-        risk, switched = form(d, 1.0), form(d, 1.2)
-        inside = np.linalg.solve(risk.A, -risk.b)
-        slack, square = 10 ** rng.uniform(-2, 0.5), float(inside @ inside) * rng.uniform(1.0, 1.5)
-        limits = (Quadratic(risk.A, risk.b, risk.c - 1 - slack), Quadratic(np.eye(d), np.zeros(d), -square))
-        where = region(limits, (slack, square), inside)
-        for sign in (1.0, -1.0):
-            top = Quadratic(sign * switched.A, sign * switched.b, sign * switched.c)
-            ratio = least_ratio(top, risk, where, (1.0, 1 + slack))
-            plain = least_quadratic(top.plus(-sign, risk), where)
-            for least, f in (
-                (ratio, lambda z, top=top, risk=risk: top(z) / risk(z)),
-                (plain, lambda z, top=top, sign=sign, risk=risk: top(z) - sign * risk(z)),
-            ):
-                assert least.bound <= least.value
-                assert all(q(least.point) <= 1e-9 * (abs(q.c) + 1) for q in limits)
-                search = [{"type": "ineq", "fun": lambda z, q=q: -q(z)} for q in limits]
-                for _ in range(3):
-                    start = where.pulled(inside + where.axes @ rng.normal(size=d))
-                    local = optimize.minimize(f, start, method="SLSQP", constraints=search, options={"ftol": 1e-12})
-                    z = where.pulled(local.x)
-                    assert f(z) >= least.bound
-                    assert f(z) >= least.value - 1e-6 * abs(least.value)
+def test_exact_fit() -> None:
+    X, _ = problem()
+    given = KernelClass(lambda X, C: X @ C.T, landmarks=np.eye(P), radius=10.0)
+    with pytest.raises(ValueError, match="compare='difference'"):
+        rl.model_class_reliance(given, X, X[:, 0], epsilon=0.1)
+    with pytest.raises(ValueError, match="relative=False"):
+        rl.model_class_reliance(given, X, X[:, 0], epsilon=0.1, compare="difference")
+    found = rl.model_class_reliance(given, X, X[:, 0], epsilon=0.1, compare="difference", relative=False)
+    assert np.all(found.lower < found.upper)

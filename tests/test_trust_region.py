@@ -1,11 +1,14 @@
-"""A quadratic, and its ratio to a squared distance, in a ball: against dense search, the hard case, and cvxpy."""
+"""A quadratic, and its ratio to another, in one ball or two: against dense search, the hard case, SLSQP and cvxpy."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import optimize
 
-from reliance.classes.trust_region import Quadratic, TwoBalls, in_ball, largest, largest_ratio
+from reliance.classes.quadratic_ranges import Region, largest_quadratic
+from reliance.classes.quadratic_ranges import largest_ratio as region_ratio
+from reliance.classes.trust_region import Quadratic, in_ball, largest, largest_ratio
 
 
 def random_quadratic(rng, k):
@@ -65,50 +68,77 @@ def test_inside_and_empty():
     assert np.isfinite(t).all()
 
 
-def two_balls(rng, p):
-    """A risk and a ball that its least point lies outside of, or not."""
-    root = rng.normal(size=(2 * p, p + 1))
-    moments = root.T @ root / (2 * p)
-    risk = np.zeros((p + 1, p + 1))
-    risk[1:, 1:], risk[0, 0] = moments[:-1, :-1], moments[-1, -1]
-    risk[0, 1:] = risk[1:, 0] = -moments[:-1, -1]
-    free = np.linalg.solve(moments[:-1, :-1], moments[:-1, -1])
-    size = float(free @ free) * rng.choice([0.3, 2.0])
-    values, turn = np.linalg.eigh(moments[:-1, :-1])
-    t, _ = in_ball(-values, turn.T @ moments[:-1, -1], np.sqrt(size))
-    b = turn @ t
-    at = np.append(1.0, b)
-    kappa = max(0.0, float((moments[:-1, -1] - moments[:-1, :-1] @ b) @ b / size))
-    best = float(at @ risk @ at)
-    return TwoBalls(risk, np.diag(np.append(0.0, np.ones(p))), best * 1.3, size, best, kappa)
+# ---------------------------------------------------------------------------------------------------------------------
+# Two constraints
 
 
-def in_both(rng, balls, count=4000):
-    p = len(balls.risk) - 1
-    t = rng.normal(size=(count, p))
-    t *= np.sqrt(balls.size) * rng.random((count, 1)) / np.linalg.norm(t, axis=1, keepdims=True)
-    at = np.column_stack([np.ones(count), t])
-    return at[np.einsum("ij,jk,ik->i", at, balls.risk, at) <= balls.bound]
+def lens(rng, d):
+    """A risk and a ball around 0, as wide as the unit ball about, and one of them thinner; 0 may be on the ball."""
+    axes = rng.uniform(0.1, 1.0, size=d)
+    risk = Quadratic(1.0, np.zeros(d), np.diag(10 ** rng.uniform(-2, 1, size=d)))
+    shift = rng.normal(size=d)
+    size = Quadratic(-float(rng.choice([0.0, 0.5])), axes * shift, np.diag(axes**2))
+    if size.constant == 0.0:  # then the risk rises from the edge of the ball inwards
+        risk = Quadratic(1.0, -0.3 * size.linear, risk.matrix)
+    room = float(10 ** rng.uniform(-1, 0.5))
+    return risk, Region((risk.raised(-1.0 - room), size)), (1.0, 1.0 + room)
 
 
+def points_of(rng, where, d, count=1500):
+    steps = rng.normal(size=(count, d)) * 10 ** rng.uniform(-1, 1, size=(count, 1))
+    return [where.pulled(step) for step in steps]
+
+
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+@pytest.mark.parametrize("ratio", [False, True], ids=["difference", "ratio"])
 @pytest.mark.parametrize("seed", range(6))
-def test_two_balls_against_a_generic_solver(seed):
-    """The barrier's bound is Shor's relaxation, which cvxpy solves, and no point of the set is beyond it."""
+def test_two_constraints_against_a_generic_solver(seed, ratio):
+    """The multipliers' bound is Shor's relaxation, which cvxpy solves; no point of the set is beyond it."""
     cp = pytest.importorskip("cvxpy")
     rng = np.random.default_rng(seed)
-    p = int(rng.integers(1, 5))
-    balls = two_balls(rng, p)
-    A = rng.normal(size=(p + 1, p + 1))
-    q = (A + A.T) / 2
-    one = balls.constant
-    for ratio in (False, True):
-        value, mu = cp.Variable(), cp.Variable(2, nonneg=True)
-        top = value * (balls.risk if ratio else one)
-        matrix = top - q + mu[0] * (balls.risk - balls.bound * one) + mu[1] * (balls.norm - balls.size * one)
-        symmetric = cp.Variable((p + 1, p + 1), PSD=True)
-        program = cp.Problem(cp.Minimize(value), [symmetric == matrix])
-        program.solve(solver="CLARABEL")
-        mine = balls.largest_ratio(q) if ratio else balls.largest_difference(q)
-        np.testing.assert_allclose(mine, value.value, rtol=1e-6, atol=1e-6)
-        for at in in_both(rng, balls):
-            assert at @ q @ at / (at @ balls.risk @ at if ratio else 1.0) <= mine + 1e-10
+    d = int(rng.integers(1, 6))
+    risk, where, weights = lens(rng, d)
+    q = random_symmetric(rng, d)
+    found = region_ratio(q, risk, where, weights) if ratio else largest_quadratic(q, where)
+
+    def full(form):
+        return np.block([[np.full((1, 1), form.constant), form.linear[None, :]], [form.linear[:, None], form.matrix]])
+
+    value, mu = cp.Variable(), cp.Variable(2, nonneg=True)
+    top = value * (full(risk) if ratio else np.diag(np.append(1.0, np.zeros(d)))) - full(q)
+    matrix = top + mu[0] * full(where.constraints[0]) + mu[1] * full(where.constraints[1])
+    positive = cp.Variable((d + 1, d + 1), PSD=True)
+    precise = {f"tol_{name}": 1e-12 for name in ("gap_abs", "gap_rel", "feas")}
+    cp.Problem(cp.Minimize(value), [positive == matrix]).solve(solver="CLARABEL", **precise)
+    np.testing.assert_allclose(found.bound, value.value, rtol=1e-7, atol=1e-7)
+    for u in points_of(rng, where, d):
+        assert q(u) / (risk(u) if ratio else 1.0) <= found.bound
+
+
+@pytest.mark.parametrize("ratio", [False, True], ids=["difference", "ratio"])
+def test_two_constraints_against_local_search(ratio):
+    """The best point found is at least as good as what SLSQP finds from random starts."""
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        d = int(rng.integers(1, 6))
+        risk, where, weights = lens(rng, d)
+        q = random_symmetric(rng, d)
+        found = region_ratio(q, risk, where, weights) if ratio else largest_quadratic(q, where)
+        assert found.value <= found.bound
+        assert all(limit(found.point) <= 1e-12 for limit in where.constraints)
+
+        def value(u, q=q, risk=risk):
+            return q(u) / (risk(u) if ratio else 1.0)
+
+        np.testing.assert_allclose(value(found.point), found.value, rtol=1e-12)
+        limits = [{"type": "ineq", "fun": lambda u, limit=limit: -limit(u)} for limit in where.constraints]
+        for start in points_of(rng, where, d, count=3):
+            local = optimize.minimize(lambda u, value=value: -value(u), start, method="SLSQP", constraints=limits)
+            reached = value(where.pulled(local.x))
+            assert reached <= found.bound
+            assert reached <= found.value + 1e-6 * max(1.0, abs(found.value))
+
+
+def random_symmetric(rng, d):
+    A = rng.normal(size=(d, d))
+    return Quadratic(float(rng.normal()), rng.normal(size=d), (A + A.T) / 2)

@@ -3,41 +3,76 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, optimize
 
-from reliance import rng
-from reliance.classes import trust_region
+from reliance.classes import quadratic_ranges, trust_region
 from reliance.classes.ellipsoid import Ellipsoid, End, Point, ellipsoid_end, end_of, reliance_of
-from reliance.classes.trust_region import TwoBalls
+from reliance.classes.quadratic_ranges import Region
+from reliance.classes.trust_region import Largest, Quadratic
 from reliance.features import Feature
 
 Floats = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)
-# Starts of the search: the answer without the ball, and random directions; and which random numbers those are (see
-# `rng.stream`).
-_RANDOM_STARTS, _STARTS = 6, 101
-# A search ends where no more than this is left between what is achieved and what is certified.
-_CLOSED = 1e-8
+# A set of one model is given this width, relative to the risk: that only makes the bounds wider.
+_THINNEST = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class GoodModels:
+    """The models of a ball with at most some risk, in coordinates u in which the set is about as wide as the unit ball.
+
+    Attributes
+    ----------
+    best : Point
+        u = 0.
+    axes : array (P, d)
+        b = best.coef + axes u.
+    biases : array (d,)
+        m = biases u: the mean residual, of the first coordinate alone; 0 without intercept.
+    risk : Quadratic
+    where : Region
+    weights : (float, float)
+        The least and the largest risk in the set.
+    """
+
+    best: Point
+    axes: Floats
+    biases: Floats
+    risk: Quadratic
+    where: Region
+    weights: tuple[float, float]
+
+    def point(self, u: Floats) -> Point:
+        return Point(self.best.coef + self.axes @ u, float(self.biases @ u))
+
+    def largest(self, excess: Quadratic, compare: str) -> Largest:
+        """Of e_switch - e_orig, or of its ratio to the risk."""
+        if compare == "ratio":
+            return quadratic_ranges.largest_ratio(excess, self.risk, self.where, self.weights)
+        return quadratic_ranges.largest_quadratic(excess, self.where)
 
 
 @dataclass(frozen=True, eq=False)
 class Ball:
-    """Models with |b| <= radius: the best of them, and the multiplier of the ball there."""
+    """Models with |b| <= radius: the best of them, and the good ones."""
 
     shape: Ellipsoid
     radius: float
 
     @cached_property
+    def _svd(self) -> tuple[Floats, Floats, Floats]:
+        left, spread, turn = np.linalg.svd(self.shape.factor)
+        return left, spread, turn
+
+    @cached_property
     def solution(self) -> tuple[Point, float]:
-        """Least squares in the ball, a quadratic in a ball again, in the coordinates of b's singular vectors."""
-        _, spread, turn = np.linalg.svd(self.shape.factor)
-        cross = turn @ (self.shape.factor.T @ self.shape.raw[:-1, -1])
+        """The best model and the multiplier of the ball there: a quadratic in a ball, in b's singular vectors."""
+        left, spread, turn = self._svd
+        cross = spread * (left.T @ self.shape.raw[:-1, -1])
         # Least squares itself of least norm, where directions without spread have no effect.
         floor = max(self.shape.moments.slack, len(spread) * _EPS) * spread[0]
         plain = np.divide(cross, spread**2, out=np.zeros_like(cross), where=spread > floor)
@@ -48,115 +83,68 @@ class Ball:
         multiplier = float(cross[heavy] / t[heavy] - spread[heavy] ** 2)
         return Point(turn.T @ t, 0.0), max(multiplier, 0.0)
 
-    def two_balls(self, bound: float) -> TwoBalls:
-        """The Rashomon set in coordinates (1, m, b)."""
-        p = len(self.shape.factor)
-        upper = self.shape.raw
-        risk = np.zeros((p + 2, p + 2))
-        moments = upper.T @ upper
-        risk[2:, 2:], risk[0, 2:], risk[2:, 0] = moments[:-1, :-1], -moments[:-1, -1], -moments[:-1, -1]
-        risk[0, 0], risk[1, 1] = moments[-1, -1], 1.0
-        norm = np.diag(np.append([0.0, 0.0], np.ones(p)))
-        point, multiplier = self.solution
-        return TwoBalls(risk, norm, bound, self.radius**2, self.shape.risk(point), multiplier)
+    @cached_property
+    def least(self) -> float:
+        """The risk of the best model; 0 if that is nothing but rounding."""
+        risk = self.shape.risk(self.solution[0])
+        rounding = self.shape.moments.slack * float(np.linalg.norm(self.shape.raw[:, -1]))
+        return risk if math.sqrt(risk) > rounding else 0.0
 
-    def end(self, bound: float, feature: Feature, compare: str, conditional: bool, sign: float, key: int) -> End:
-        """Exact if the ellipsoid's answer lies in the ball; otherwise a relaxation's bound and a search's best."""
-        starts, (best, multiplier) = [], self.solution
-        alone = multiplier > 0.0 or not self.shape.moments.dependent
-        if alone and bound <= self.shape.risk(best) * (1.0 + 4.0 * _EPS):  # the set is one model
-            risk = self.shape.risk(best)
-            value = reliance_of(self.shape, best, risk, feature, compare, conditional)
-            return End(value, value, best, risk)
+    def alone(self, bound: float) -> bool:
+        """Whether the best model is the only one with at most that risk."""
+        single = self.solution[1] > 0.0 or not self.shape.moments.dependent
+        return single and bound <= self.least * (1.0 + 4.0 * _EPS)
+
+    def good(self, bound: float) -> GoodModels:
+        """Both balls around the best model, along the singular vectors, in which both are diagonal."""
+        (best, _), (left, spread, turn) = self.solution, self._svd
+        least = self.least
+        slack = max(bound - least, _THINNEST * least)
+        widths = 1.0 / np.sqrt(spread**2 / slack + 1.0 / self.radius**2)
+        missed = self.shape.factor @ best.coef - self.shape.raw[:-1, -1]
+        risk = Quadratic(least, widths * spread * (left.T @ missed), np.diag((widths * spread) ** 2))
+        size = Quadratic(
+            min(float(best.coef @ best.coef) - self.radius**2, 0.0), widths * (turn @ best.coef), np.diag(widths**2)
+        )
+        axes, biases = turn.T * widths, np.zeros(len(widths))
+        if self.shape.intercept:
+            axes = np.pad(axes, ((0, 0), (1, 0)))
+            biases = np.append(math.sqrt(slack), biases)
+            risk, size = _led(risk, slack), _led(size, 0.0)
+        where = Region((risk.raised(-least - slack), size))
+        return GoodModels(best, axes, biases, risk, where, (least, least + slack))
+
+    def end(self, bound: float, feature: Feature, compare: str, conditional: bool, sign: float) -> End:
+        """Exact if the ellipsoid's answer lies in the ball; otherwise the multipliers' bound and the best found."""
+        if self.alone(bound):
+            best, _ = self.solution
+            value = reliance_of(self.shape, best, self.least, feature, compare, conditional)
+            return End(value, value, best, self.least)
         if not self.shape.moments.dependent and self.shape.least > 0.0:
             exact = ellipsoid_end(self.shape, bound, feature, compare, conditional, sign)
             if float(np.linalg.norm(exact.point.coef)) <= self.radius:
                 return exact
-            starts.append(exact.point)
-        q = sign * self.shape.homogeneous(feature.columns, conditional)
-        balls, free = self.two_balls(bound), q
-        if not self.shape.intercept:  # then m is no variable
-            kept = np.delete(np.arange(len(q)), 1)
-            balls, free = balls.restricted(kept), q[np.ix_(kept, kept)]
-        outer = balls.largest_ratio(free) if compare == "ratio" else balls.largest_difference(free)
-        found: list[End] = []
-        for point in search(self, q, bound, compare, starts, key, feature):
-            found.append(end_of(self.shape, point, feature, compare, conditional, sign, outer))
-            if abs(found[-1].certified - found[-1].achieved) <= _CLOSED * max(1.0, abs(found[-1].achieved)):
-                break  # nothing is left to be found
-        top = max(found, key=lambda end: sign * end.achieved)
-        return End(top.certified, top.achieved, top.point, top.risk, float(np.ptp([end.achieved for end in found])))
+        good = self.good(bound)
+        excess = self.shape.quadratic_along(feature.columns, conditional, good.best.coef, good.axes)
+        found = good.largest(excess if sign > 0 else -excess, compare)
+        point = self.within(good.point(found.point), bound)
+        return end_of(self.shape, point, feature, compare, conditional, sign, found.bound)
 
-    def retract(self, point: Point, bound: float) -> Point:
-        """The point of the set on the way from the best model to a given one: both balls are convex."""
+    def within(self, point: Point, bound: float) -> Point:
+        """The point, moved towards the best by as much as rounding has moved it out of the set."""
         best, _ = self.solution
-        step = Point(point.coef - best.coef, point.bias - best.bias)
-        moved = self.shape.factor @ step.coef
-        left = self.shape.factor @ best.coef - self.shape.raw[:-1, -1]
-        share = min(
-            _crossing(float(moved @ moved) + step.bias**2, float(moved @ left), self.shape.risk(best) - bound),
-            _crossing(
-                float(step.coef @ step.coef),
-                float(step.coef @ best.coef),
-                float(best.coef @ best.coef) - self.radius**2,
-            ),
-        )
-        return Point(best.coef + share * step.coef, best.bias + share * step.bias)
+        back = _EPS
+        while back < 1.0 and (
+            math.sqrt(self.shape.risk(point)) + self.shape.rounding(point) > math.sqrt(bound)
+            or float(np.linalg.norm(point.coef)) > self.radius
+        ):
+            point = Point(point.coef + back * (best.coef - point.coef), (1.0 - back) * point.bias)
+            back *= 4.0
+        return point if back < 1.0 else best
 
 
-def _crossing(a: float, b: float, c: float) -> float:
-    """The largest s in [0, 1] with a s^2 + 2 b s + c <= 0, where c <= 0."""
-    if a + 2.0 * b + c <= 0.0 or a <= 0.0:
-        return 1.0
-    root = math.sqrt(max(b * b - a * min(c, 0.0), 0.0))
-    share = -min(c, 0.0) / (b + root) if b > 0.0 else (root - b) / a
-    return max(0.0, min(1.0, share * (1.0 - 2.0 * _EPS)))
-
-
-def search(
-    ball: Ball, q: Floats, bound: float, compare: str, starts: list[Point], key: int, feature: Feature
-) -> Iterator[Point]:
-    """Members of both balls of locally largest reliance, by sequential quadratic programming from several starts."""
-    shape, best = ball.shape, ball.solution[0]
-    balls, p = ball.two_balls(bound), len(ball.shape.factor)
-    # Steps in units in which both balls are about round.
-    scale = np.linalg.cholesky(balls.risk[2:, 2:] / bound + np.eye(p) / ball.radius**2)
-
-    def point(v: Floats) -> Point:
-        bias = float(v[0]) * math.sqrt(bound) if shape.intercept else 0.0
-        return Point(best.coef + linalg.solve_triangular(scale, v[1:], lower=True, trans=1), bias)
-
-    def gradient(matrix: Floats, at: Floats) -> tuple[float, Floats]:
-        slope = 2.0 * (matrix @ at)[1:]
-        bias = slope[:1] * (math.sqrt(bound) if shape.intercept else 0.0)
-        return float(at @ matrix @ at), np.append(bias, linalg.solve_triangular(scale, slope[1:], lower=True))
-
-    def vector(v: Floats) -> Floats:
-        here = point(v)
-        return np.concatenate([[1.0, here.bias], here.coef])
-
-    def objective(v: Floats) -> tuple[float, Floats]:
-        value, slope = gradient(q, vector(v))
-        if compare == "difference":
-            return -value, -slope
-        risk, tilt = gradient(balls.risk, vector(v))
-        return -value / risk, -(slope - value / risk * tilt) / risk
-
-    limits = [(balls.risk, bound), (balls.norm, balls.size)]
-    constraints = [
-        {
-            "type": "ineq",
-            "fun": lambda v, m=m, most=most: 1.0 - gradient(m, vector(v))[0] / most,
-            "jac": lambda v, m=m, most=most: -gradient(m, vector(v))[1] / most,
-        }
-        for m, most in limits
-    ]
-    generator = rng.stream(key, _STARTS, feature.columns[0])
-    tries = [np.append(s.bias / math.sqrt(bound), scale.T @ (s.coef - best.coef)) for s in starts]
-    tries += list(generator.normal(size=(_RANDOM_STARTS, p + 1)))
-    for first in tries:
-        inside = ball.retract(point(first), bound)
-        start = np.append(inside.bias / math.sqrt(bound), scale.T @ (inside.coef - best.coef))
-        options = {"maxiter": 200, "ftol": 1e-14}
-        done = optimize.minimize(objective, start, jac=True, method="SLSQP", constraints=constraints, options=options)
-        yield ball.retract(point(done.x), bound) if np.all(np.isfinite(done.x)) else inside
+def _led(q: Quadratic, first: float) -> Quadratic:
+    """The same with one more coordinate before the others, with a square of its own."""
+    matrix = np.pad(q.matrix, (1, 0))
+    matrix[0, 0] = first
+    return Quadratic(q.constant, np.append(0.0, q.linear), matrix)

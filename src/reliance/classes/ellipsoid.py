@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from scipy import linalg
 
 from reliance.classes import trust_region
 from reliance.classes.moments import RowMoments
+from reliance.classes.protocol import Member, Range
 from reliance.classes.trust_region import Quadratic
 from reliance.features import Feature
 
@@ -129,26 +131,37 @@ class Ellipsoid:
         eigendecomposition of its own.
         """
         own = list(columns)
-        rows, start, T = self.inverse[own, :], self.centre[own], self.moments.columns
+        rows, T = self.inverse[own, :], self.moments.columns
         if conditional:
-            unique = self._unique(columns)
             basis = _orthonormal(rows.T)
-            w = rows @ basis
-            constant, linear = start @ unique, w.T @ unique / 2.0
-            matrix = np.zeros((w.shape[1], w.shape[1]))
-        else:
-            basis = _orthonormal(np.concatenate([rows.T, self.spun.T @ T[:, own]], axis=1))
-            # What the feature adds to predictions, T_J b_J = base + moved t, and what is left of y without it, less
-            # that. Coefficients of columns that are almost the same are large and cancel in these sums: products of
-            # the sums keep digits that sums of products lose.
-            base, moved, left = T[:, own] @ start, T[:, own] @ (rows @ basis), self.spun @ basis
-            missed = np.zeros(len(T)) if self.intercept else self.moments.target - T @ self.centre
-            constant = base @ (base + missed)
-            linear = (moved.T @ (2.0 * base + missed) - left.T @ base) / 2.0
-            cross = moved.T @ left
-            matrix = moved.T @ moved - (cross + cross.T) / 2.0
-        scale = self.per_pair
-        return Quadratic(scale * float(constant), scale * linear, scale * matrix), basis
+            return self._conditional(self._unique(columns), self.centre[own], rows @ basis), basis
+        basis = _orthonormal(np.concatenate([rows.T, self.spun.T @ T[:, own]], axis=1))
+        missed = np.zeros(len(T)) if self.intercept else self.moments.target - T @ self.centre
+        return self._switched(T[:, own], self.centre[own], rows @ basis, missed, self.spun @ basis), basis
+
+    def quadratic_along(self, columns: tuple[int, ...], conditional: bool, start: Floats, axes: Floats) -> Quadratic:
+        """e_switch - e_orig as a function of t, where b = start + axes t; needs no inverse."""
+        own, T = list(columns), self.moments.columns
+        if conditional:
+            return self._conditional(self.unique(columns), start[own], axes[own])
+        return self._switched(T[:, own], start[own], axes[own], self.moments.target - T @ start, T @ axes)
+
+    def _conditional(self, unique: Floats, start: Floats, turn: Floats) -> Quadratic:
+        """2 b_J's_ry where b_J = start + turn t."""
+        matrix = np.zeros((turn.shape[1], turn.shape[1]))
+        return Quadratic(float(start @ unique), turn.T @ unique / 2.0, matrix).times(self.per_pair)
+
+    def _switched(self, own: Floats, start: Floats, turn: Floats, missed: Floats, lost: Floats) -> Quadratic:
+        """2 effect'(target - T b + effect), effect = T_J b_J; b_J = start + turn t, target - T b = missed - lost t.
+
+        Coefficients of columns that are almost the same are large and cancel in the effect: products of such sums keep
+        digits that sums of products lose.
+        """
+        base, moved = own @ start, own @ turn
+        linear = (moved.T @ (2.0 * base + missed) - lost.T @ base) / 2.0
+        cross = moved.T @ lost
+        matrix = moved.T @ moved - (cross + cross.T) / 2.0
+        return Quadratic(float(base @ (base + missed)), linear, matrix).times(self.per_pair)
 
     def _unique(self, columns: tuple[int, ...]) -> Floats:
         """`unique`; of a single column without a fit: s_ry = b_0 / |row of U^-1|^2, as its inverse covariance says."""
@@ -156,22 +169,6 @@ class Ellipsoid:
             return self.unique(columns)
         row = self.inverse[columns[0]]
         return self.centre[list(columns)] / float(row @ row)
-
-    def homogeneous(self, columns: tuple[int, ...], conditional: bool) -> Floats:
-        """e_switch - e_orig as a matrix of the vector (1, m, b); needs no inverse."""
-        own, p = list(columns), len(self.factor)
-        T, y = self.moments.columns, self.moments.target
-        found = np.zeros((p + 2, p + 2))
-        if conditional:
-            found[0, [2 + j for j in own]] = self.per_pair / 2.0 * self.unique(columns)
-        else:
-            chosen = np.zeros(p)
-            chosen[own] = 1.0
-            found[0, 2:] = self.per_pair / 2.0 * chosen * (T.T @ y)
-            found[2:, 2:] = -self.per_pair * np.outer(chosen, 1.0 - chosen) * (T.T @ T)
-            found[2:, 2:] = (found[2:, 2:] + found[2:, 2:].T) / 2.0
-        found[:, 0] = found[0]
-        return found
 
 
 def _orthonormal(directions: Floats) -> Floats:
@@ -191,13 +188,12 @@ def _orthonormal(directions: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class End:
-    """One end of a range: what is certified, what a member achieves, and by how much starts of a search differed."""
+    """One end of a range: what is certified, and what a member achieves."""
 
     certified: float
     achieved: float
     point: Point
     risk: float
-    spread: float | None = None
 
 
 def ellipsoid_end(
@@ -221,14 +217,30 @@ def ellipsoid_end(
     return end_of(shape, point, feature, compare, conditional, sign, found.bound)
 
 
+def end_at(point: Point, risk: float, achieved: float, bound: float, compare: str, sign: float) -> End:
+    """The end from a bound of sign times the excess, or of its ratio to the risk.
+
+    What is certified includes what is achieved, also in the last digit.
+    """
+    certified = sign * bound + (1.0 if compare == "ratio" else 0.0)
+    return End(max(certified, achieved) if sign > 0 else min(certified, achieved), achieved, point, risk)
+
+
 def end_of(
     shape: Ellipsoid, point: Point, feature: Feature, compare: str, conditional: bool, sign: float, bound: float
 ) -> End:
-    """What is certified includes what is achieved, also in the last digit."""
+    """The end at a linear model."""
     risk = shape.risk(point)
     achieved = reliance_of(shape, point, risk, feature, compare, conditional)
-    certified = sign * bound + (1.0 if compare == "ratio" else 0.0)
-    return End(max(certified, achieved) if sign > 0 else min(certified, achieved), achieved, point, risk)
+    return end_at(point, risk, achieved, bound, compare, sign)
+
+
+def range_of(low: End, high: End, member: Callable[[Point, float], Member]) -> Range:
+    if low.achieved > high.achieved:  # two models that differ by rounding only
+        low, high = high, low
+    known = (low.certified, high.certified, low.achieved, high.achieved)
+    least, most = (member(end.point, end.risk) for end in (low, high))
+    return Range(min(known), max(known), least, most, low.achieved, high.achieved)
 
 
 def reliance_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from reliance import _array, models
 from reliance.classes.ball import Ball
-from reliance.classes.ellipsoid import Ellipsoid, End, Point, ellipsoid_end
+from reliance.classes.ellipsoid import Ellipsoid, Point, ellipsoid_end, range_of
 from reliance.classes.moments import row_moments
 from reliance.classes.protocol import ClassData, Member, Range
 from reliance.features import Feature
@@ -33,8 +34,8 @@ class LeastSquaresClass:
     def best(self, data: ClassData) -> Member:
         shape = self._shape(data)
         if self.radius is not None:
-            point, _ = Ball(shape, self.radius).solution
-            return _member(data, shape, point, shape.risk(point))
+            ball = Ball(shape, self.radius)
+            return _member(data, shape, ball.solution[0], ball.least)
         return _member(data, shape, Point(shape.centre, 0.0), shape.least)
 
     def contains(self, data: ClassData, model: Any) -> Member:
@@ -82,31 +83,13 @@ class LeastSquaresClass:
                 "the best linear model predicts these rows exactly, so only exact models are good: pass relative=False "
                 "with a positive epsilon, more rows, or a smaller ridge="
             )
+        end = partial(ellipsoid_end, shape) if self.radius is None else Ball(shape, self.radius).end
         found = []
         for feature in features:
-            low, high = (self._end(data, shape, bound, feature, compare, conditional, sign) for sign in (-1.0, 1.0))
-            if low.achieved > high.achieved:  # two models that differ by rounding only
-                low, high = high, low
-            known = (low.certified, high.certified, low.achieved, high.achieved)
-            spread = None if low.spread is None and high.spread is None else (low.spread or 0.0, high.spread or 0.0)
-            least, most = (_member(data, shape, end.point, end.risk) for end in (low, high))
-            found.append(Range(min(known), max(known), least, most, low.achieved, high.achieved, spread))
+            low, high = (end(bound, feature, compare, conditional, sign) for sign in (-1.0, 1.0))
+            found.append(range_of(low, high, partial(_member, data, shape)))
             advance(1)
         return found
-
-    def _end(
-        self,
-        data: ClassData,
-        shape: Ellipsoid,
-        bound: float,
-        feature: Feature,
-        compare: str,
-        conditional: bool,
-        sign: float,
-    ) -> End:
-        if self.radius is None:
-            return ellipsoid_end(shape, bound, feature, compare, conditional, sign)
-        return Ball(shape, self.radius).end(bound, feature, compare, conditional, sign, data.key)
 
     def _shape(self, data: ClassData) -> Ellipsoid:
         if data.X.ndim != 2 or data.y.ndim != 1:

@@ -1,99 +1,134 @@
-"""The least value of a quadratic, or of a ratio of quadratics, where several convex quadratics are at most zero.
+"""The largest value of a quadratic, or of a ratio of quadratics, where two convex quadratics are at most zero.
 
-The bound is that of Lagrange's multipliers, so it is certified whatever the multipliers are: with one constraint it is
-exact, with two there can be a gap, which the best point found shows. Everything is float64 on the host.
+The bound is that of Lagrange's multipliers, so it is certified whatever the multipliers are: where one constraint binds
+it is exact, where two do there can be a gap, which the best point found shows. Everything is float64 on the host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg, optimize
 
-from reliance.draws import Host
+from reliance.classes.trust_region import Largest, Quadratic
 
+Floats = NDArray[np.float64]
 _STEPS = 100  # of Newton for one weight of the barrier; about six are usual
 _SHRINK = 0.05  # of the weight of the barrier
 _COARSE, _FINEST = 1e-6, 1e-13
 _ROUNDS = 20  # of Newton for the ratio
 _TIGHT = 1e-9  # a gap, relative to the spread of the objective, below which nothing is searched
-
-
-@dataclass(frozen=True, eq=False)
-class Quadratic:
-    """``q(z) = z'Az + 2 b'z + c`` with A (d, d) symmetric and b (d,)."""
-
-    A: Host
-    b: Host
-    c: float
-
-    def __call__(self, z: Host) -> float:
-        return float(z @ (self.A @ z + 2 * self.b) + self.c)
-
-    def gradient(self, z: Host) -> Host:
-        return np.asarray(2 * (self.A @ z + self.b))
-
-    def seen_from(self, origin: Host, axes: Host) -> Quadratic:
-        """The same function of u, where z = origin + axes u."""
-        A = axes.T @ self.A @ axes
-        return Quadratic((A + A.T) / 2, axes.T @ (self.A @ origin + self.b), self(origin))
-
-    def plus(self, factor: float, other: Quadratic) -> Quadratic:
-        return Quadratic(self.A + factor * other.A, self.b + factor * other.b, self.c + factor * other.c)
+_SEARCHES = 12  # updates of the multipliers of a local search
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Where all constraints are at most zero: a convex set around a point of it.
+    """Where all constraints are at most zero: a convex set around 0.
 
     Attributes
     ----------
     constraints : tuple of Quadratic
-        Convex.
-    inside : (d,)
-        A point at which none is positive.
-    axes : (d, d)
-        Coordinates u, z = inside + axes u, in which the set is about as wide as the unit ball and the matrices of the
-        constraints are diagonal.
+        Convex, with diagonal matrices whose sum is positive, and at most zero at 0. Coordinates in which the set is
+        about as wide as the unit ball keep most digits.
+
+    Examples
+    --------
+    >>> ball = Quadratic(-4.0, np.zeros(2), np.eye(2))
+    >>> strip = Quadratic(-1.0, np.zeros(2), np.diag([1.0, 0.0]))
+    >>> Region((ball, strip)).pulled(np.array([3.0, 3.0])).round(12).tolist()
+    [1.0, 1.0]
     """
 
     constraints: tuple[Quadratic, ...]
-    inside: Host
-    axes: Host
 
-    def pulled(self, z: Host) -> Host:
-        """The last point of the set on the way from the inner point to z."""
-        step = z - self.inside
-        share = min([1.0, *(_reach(q, self.inside, step) for q in self.constraints)])
-        return self.inside + share * step
+    def pulled(self, u: Floats, origin: Floats | None = None) -> Floats:
+        """The last point of the set on the way from the origin, a point of it (0 if None), to u."""
+        start = np.zeros(len(u)) if origin is None else origin
+        share = min([1.0, *(_reach(q, start, u - start) for q in self.constraints)])
+        return start + share * (u - start)
 
 
-def region(constraints: Sequence[Quadratic], sizes: Sequence[float], inside: Host) -> Region:
-    """The set with its coordinates.
+def _reach(q: Quadratic, origin: Floats, step: Floats) -> float:
+    """The largest s with q(origin + s step) <= 0, for a convex q."""
+    a, b, c = float(step @ q.matrix @ step), float(step @ (q.matrix @ origin + q.linear)), min(q(origin), 0.0)
+    if a <= 0 and b <= 0:
+        return math.inf
+    root = math.sqrt(max(b * b - a * c, 0.0))
+    return float(-c / (b + root) if b > 0 else (root - b) / a)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The largest value
+
+
+def largest_quadratic(q: Quadratic, where: Region) -> Largest:
+    """The largest value of a quadratic, concave or not, in a region.
+
+    Examples
+    --------
+    >>> ball, strip = Quadratic(-4.0, np.zeros(2), np.eye(2)), Quadratic(-1.0, np.zeros(2), np.diag([1.0, 0.0]))
+    >>> found = largest_quadratic(Quadratic(0.0, np.array([1.0, 0.5]), np.zeros((2, 2))), Region((ball, strip)))
+    >>> round(found.value, 6), round(found.bound, 6)  # 2 x + y at (1, sqrt 3)
+    (3.732051, 3.732051)
+    """
+    ones = Quadratic(1.0, np.zeros_like(q.linear), np.zeros_like(q.matrix))
+    return largest_ratio(q, ones, where, (1.0, 1.0))
+
+
+def largest_ratio(top: Quadratic, bottom: Quadratic, where: Region, weights: tuple[float, float]) -> Largest:
+    """The largest ``top / bottom`` in a region.
 
     Parameters
     ----------
-    constraints : sequence of Quadratic
-        One or two: their matrices are made diagonal at once.
-    sizes : sequence of float
-        How far each constraint rises from its minimum to its boundary, about; the sum of ``A / size`` is definite.
-    inside : (d,)
+    top, bottom : Quadratic
+    where : Region
+    weights : (float, float)
+        Positive bounds of ``bottom`` in the region, from below and from above.
+
+    Notes
+    -----
+    Dinkelbach: the root of F(rho) = max (top - rho bottom), by Newton's method on the multipliers' bound of F, which is
+    convex. At each iterate ``top - rho bottom <= t`` certifies the ratio rho + t / bottom, whatever the point.
     """
-    scaled = [q.A / size for q, size in zip(constraints, sizes, strict=True)]
-    metric = sum(scaled[1:], start=scaled[0])
-    axes = linalg.eigh(scaled[0], metric)[1]
-    return Region(tuple(constraints), inside, axes)
+    # Each constraint divided by its size: multipliers of one size.
+    limits = [_divided(q, max(_size(q), abs(q.constant))) for q in where.constraints]
+    local = Region(tuple(limits))
+    point = np.zeros(len(top.linear))
+    rho = value = top.constant / bottom.constant
+    certified, finest = math.inf, _COARSE if bottom.matrix.any() else _FINEST
+    for _ in range(_ROUNDS):
+        objective = top.plus(bottom.times(-rho))
+        scale = max(_size(objective), 1e-300)
+        dual = _dual(_divided(objective.raised(-objective.constant), -scale), limits, finest)
+        t = objective.constant - dual.value * scale
+        certified = min(certified, rho + t / (weights[0] if t > 0 else weights[1]))
+        for u in _candidates(dual, local):
+            reached = top(u) / bottom(u)
+            point, value = (u, reached) if reached > value else (point, value)
+        settled = abs(t) <= 10 * len(point) * finest * scale
+        if settled and finest <= _FINEST:
+            break
+        finest = _FINEST if settled else finest
+        weight = dual.mean(bottom)
+        rho += t / weight if math.isfinite(t) and weight > 0 else 0.0
+    spread = scale / weights[0]
+    if certified - value > _TIGHT * spread:
+        point, value = _searched(top, bottom, local, point, dual)
+    # Rounding of the forms themselves, which the multipliers take as given.
+    return Largest(point, value, max(certified, value) + 1e-12 * (abs(value) + spread))
 
 
-def _reach(q: Quadratic, origin: Host, step: Host) -> float:
-    """The largest t with q(origin + t step) <= 0, for a convex q."""
-    a, b, c = float(step @ q.A @ step), float(step @ (q.A @ origin + q.b)), min(q(origin), 0.0)
-    if a <= 0 and b <= 0:
-        return np.inf
-    root = np.sqrt(max(b * b - a * c, 0.0))
-    return float(-c / (b + root) if b > 0 else (root - b) / a)
+def _size(q: Quadratic) -> float:
+    """About how much q varies on the unit ball."""
+    return max(float(np.linalg.norm(q.matrix, 2)), 2 * float(np.linalg.norm(q.linear)))
+
+
+def _divided(q: Quadratic, size: float) -> Quadratic:
+    return q.times(1 / size)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -109,13 +144,13 @@ class _Dual:
     """
 
     value: float
-    multipliers: Host
-    centre: Host
-    spread: Host
+    multipliers: Floats
+    centre: Floats
+    spread: Floats
 
     def mean(self, q: Quadratic) -> float:
         """What q is at the minimiser, if that is a mixture."""
-        return q(self.centre) + float(np.sum(q.A * self.spread))
+        return q(self.centre) + float(np.sum(q.matrix * self.spread))
 
 
 def _dual(objective: Quadratic, constraints: Sequence[Quadratic], finest: float) -> _Dual:
@@ -130,13 +165,15 @@ def _dual(objective: Quadratic, constraints: Sequence[Quadratic], finest: float)
     ----------
     Boyd, S., Vandenberghe, L. (2004). Convex optimization, appendix B (S-procedure) and chapter 11 (barriers).
     """
-    size = len(objective.b)
-    diagonals, edges = np.array([np.diagonal(q.A) for q in constraints]), np.array([q.b for q in constraints])
-    heights = np.array([q.c for q in constraints])
-    x = _first_multipliers(objective, constraints)
+    size = len(objective.linear)
+    diagonals = np.array([np.diagonal(q.matrix) for q in constraints])
+    edges, heights = np.array([q.linear for q in constraints]), np.array([q.constant for q in constraints])
+    # First equal ones, so large that objective and constraints together are convex.
+    least = float(np.min(np.sum(diagonals, axis=0)))
+    x = np.full(len(constraints), 2 * float(np.linalg.norm(objective.matrix, 2)) / least + 1.0)
     here = _bound(objective, diagonals, edges, heights, x)
     if here is None:  # the set is so thin that its own matrix is singular: only the trivial bound
-        return _Dual(-np.inf, x, np.zeros(size), np.zeros((size, size)))
+        return _Dual(-math.inf, x, np.zeros(size), np.zeros((size, size)))
     weight, settled = 1.0 / size, True  # the determinant grows with the size and would push the centre far out
     while weight > finest and settled:
         weight, settled = weight * _SHRINK, False
@@ -169,151 +206,70 @@ def _dual(objective: Quadratic, constraints: Sequence[Quadratic], finest: float)
 class _Bound:
     """The value phi at x, its minimiser, and the Cholesky factor of M."""
 
-    x: Host
+    x: Floats
     value: float
-    point: Host
-    lower: Host
+    point: Floats
+    lower: Floats
 
     def merit(self, weight: float) -> float:
         return float(self.value / weight + 2 * np.sum(np.log(np.diagonal(self.lower))) + np.sum(np.log(self.x)))
 
 
-def _bound(objective: Quadratic, diagonals: Host, edges: Host, heights: Host, x: Host) -> _Bound | None:
+def _bound(objective: Quadratic, diagonals: Floats, edges: Floats, heights: Floats, x: Floats) -> _Bound | None:
     """The value phi at x; None where it is minus infinity."""
     if (x <= 0).any():
         return None
-    lower, failed = linalg.lapack.dpotrf(objective.A + np.diag(x @ diagonals), lower=1)
+    lower, failed = linalg.lapack.dpotrf(objective.matrix + np.diag(x @ diagonals), lower=1)
     if failed:
         return None
-    edge = objective.b + x @ edges
+    edge = objective.linear + x @ edges
     point = -linalg.cho_solve((lower, True), edge)
-    return _Bound(x, float(objective.c + x @ heights + edge @ point), point, lower)
+    return _Bound(x, float(objective.constant + x @ heights + edge @ point), point, lower)
 
 
-def _inverse(lower: Host) -> Host:
+def _inverse(lower: Floats) -> Floats:
     half, _ = linalg.lapack.dpotri(lower, lower=1)
     return np.asarray(np.tril(half) + np.tril(half, -1).T)
 
 
-def _first_multipliers(objective: Quadratic, constraints: Sequence[Quadratic]) -> Host:
-    """Equal ones, so large that objective and constraints together are convex."""
-    total = sum((np.diagonal(q.A) for q in constraints), start=np.zeros(len(objective.b)))
-    least = float(np.min(total))
-    size = float(np.linalg.norm(objective.A, 2))
-    return np.full(len(constraints), 2 * size / least + 1.0)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
-# The least value
+# Points
 
 
-@dataclass(frozen=True, eq=False)
-class Least:
-    """A certified lower bound, and the best point found with its value."""
-
-    bound: float
-    value: float
-    point: Host
-
-
-def least_quadratic(objective: Quadratic, where: Region) -> Least:
-    """The least value of a quadratic, convex or not, on a region."""
-    ones = Quadratic(np.zeros_like(objective.A), np.zeros_like(objective.b), 1.0)
-    return least_ratio(objective, ones, where, (1.0, 1.0))
-
-
-def least_ratio(top: Quadratic, bottom: Quadratic, where: Region, weights: tuple[float, float]) -> Least:
-    """The least ``top / bottom`` on a region.
-
-    Parameters
-    ----------
-    top, bottom : Quadratic
-    where : Region
-    weights : (float, float)
-        Positive bounds of ``bottom`` on the region, from below and from above.
-
-    Notes
-    -----
-    Dinkelbach: the root of F(rho) = min (top - rho bottom), by Newton's method on the multipliers' bound of F, which is
-    concave. At each iterate ``top - rho bottom >= t`` certifies the ratio rho + t / bottom, whatever the point.
-    """
-    inner, outer = (q.seen_from(where.inside, where.axes) for q in (top, bottom))
-    limits = [q.seen_from(where.inside, where.axes) for q in where.constraints]
-    # Each constraint divided by its size in these coordinates: multipliers of one size.
-    limits = [_divided(q, max(_size(q), abs(q.c), 1e-300)) for q in limits]
-    local = Region(tuple(limits), np.zeros(len(where.inside)), np.eye(len(where.inside)))
-    origin = np.zeros(len(where.inside))
-    found, best = -np.inf, Least(-np.inf, top(where.inside) / bottom(where.inside), origin)
-    rho, finest = best.value, _COARSE if outer.A.any() else _FINEST
-    for _ in range(_ROUNDS):
-        objective = inner.plus(-rho, outer)
-        scale = max(_size(objective), 1e-300)
-        dual = _dual(_divided(objective.plus(-objective.c, _one(objective)), scale), limits, finest)
-        t = dual.value * scale + objective.c
-        found = max(found, rho + t / (weights[0] if t < 0 else weights[1]))
-        for u in _candidates(dual, local):
-            value = inner(u) / outer(u)
-            best = Least(found, value, u) if value < best.value else best
-        weight = dual.mean(outer)
-        move = t / weight if np.isfinite(t) and weight > 0 else 0.0
-        settled = abs(t) <= 10 * len(origin) * finest * scale
-        if settled and finest <= _FINEST:
-            break
-        finest = _FINEST if settled else finest
-        rho += move
-    spread = scale / max(outer.c, 1e-300)
-    if best.value - found > _TIGHT * spread:
-        best = _searched(inner, outer, local, best, dual)
-    # Rounding of the forms themselves, which the multipliers take as given.
-    bound = min(found, best.value) - 1e-12 * (abs(best.value) + spread)
-    point = where.inside + where.axes @ best.point
-    return Least(bound, top(point) / bottom(point), point)
-
-
-def _one(like: Quadratic) -> Quadratic:
-    return Quadratic(np.zeros_like(like.A), np.zeros_like(like.b), 1.0)
-
-
-def _size(q: Quadratic) -> float:
-    """About how much q varies on the unit ball."""
-    return max(float(np.linalg.norm(q.A, 2)), 2 * float(np.linalg.norm(q.b)))
-
-
-def _divided(q: Quadratic, size: float) -> Quadratic:
-    return Quadratic(q.A / size, q.b / size, q.c / size)
-
-
-def _candidates(dual: _Dual, local: Region) -> list[Host]:
+def _candidates(dual: _Dual, local: Region) -> Iterator[Floats]:
     """The minimiser, and where the main direction of its spread leaves the region on both sides."""
-    if not np.isfinite(dual.value):
-        return []
-    values, vectors = np.linalg.eigh(dual.spread)
-    main = vectors[:, -1] * np.sqrt(max(values[-1], 0.0))
+    if not math.isfinite(dual.value):
+        return
     first = local.pulled(dual.centre)
-    around = Region(local.constraints, first, local.axes)
-    return [first, *(around.pulled(first + sign * 10 * main) for sign in (-1, 1) if np.any(main))]
+    yield first
+    values, vectors = np.linalg.eigh(dual.spread)
+    main = vectors[:, -1] * math.sqrt(max(float(values[-1]), 0.0))
+    for sign in (-1, 1):
+        if np.any(main):
+            yield local.pulled(first + sign * 10 * main, first)
 
 
-def _searched(inner: Quadratic, outer: Quadratic, local: Region, best: Least, dual: _Dual) -> Least:
+def _searched(top: Quadratic, bottom: Quadratic, local: Region, best: Floats, dual: _Dual) -> tuple[Floats, float]:
     """Local searches, by an augmented Lagrangian, from the best point and from both ends of the spread."""
-    for start in [best.point, *_candidates(dual, local)]:
+    value = top(best) / bottom(best)
+    limits = local.constraints
+    for start in [best, *_candidates(dual, local)]:
         u, multipliers, weight = start, dual.multipliers.copy(), 10.0 * float(np.max(dual.multipliers) + 1e-3)
-        for _ in range(12):
+        for _ in range(_SEARCHES):
 
-            def merit(u: Host, multipliers: Host = multipliers, weight: float = weight) -> tuple[float, Host]:
-                over = [max(0.0, m + weight * q(u)) for m, q in zip(multipliers, local.constraints, strict=True)]
-                bottom = outer(u)
-                ratio = inner(u) / bottom
-                slope = (inner.gradient(u) - ratio * outer.gradient(u)) / bottom
-                for o, q in zip(over, local.constraints, strict=True):
+            def merit(u: Floats, multipliers: Floats = multipliers, weight: float = weight) -> tuple[float, Floats]:
+                over = [max(0.0, m + weight * q(u)) for m, q in zip(multipliers, limits, strict=True)]
+                below = bottom(u)
+                ratio = top(u) / below
+                slope = (ratio * bottom.gradient(u) - top.gradient(u)) / below
+                for o, q in zip(over, limits, strict=True):
                     slope = slope + o * q.gradient(u)
-                return ratio + sum(o * o for o in over) / (2 * weight), slope
+                return sum(o * o for o in over) / (2 * weight) - ratio, slope
 
             u = optimize.minimize(merit, u, jac=True, method="L-BFGS-B", options={"maxiter": 200, "gtol": 1e-12}).x
-            excess = np.array([q(u) for q in local.constraints])
+            excess = np.array([q(u) for q in limits])
             multipliers, weight = np.maximum(multipliers + weight * excess, 0.0), weight * 1.5
             inside = local.pulled(u)
-            value = inner(inside) / outer(inside)
-            if value < best.value:
-                best = Least(best.bound, value, inside)
-    return best
+            reached = top(inside) / bottom(inside)
+            best, value = (inside, reached) if reached > value else (best, value)
+    return best, value

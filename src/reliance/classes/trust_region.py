@@ -1,9 +1,9 @@
-r"""Extremes of a quadratic, and of its ratio to a squared distance, in a ball; outer bounds where there are two balls.
+r"""Quadratics, and the extremes of one, and of its ratio to a squared distance, in a ball.
 
 .. math:: q(t) = c + 2 g't + t'At, \qquad \max_{|t| \le \rho} q(t), \qquad \max_{|t| \le \rho} q(t) / (R_0 + |t|^2)
 
 Both are found globally although q is not concave: a quadratic in a ball has no duality gap. Everything is small,
-float64 and on the host.
+float64 and on the host. Two balls at once are for `quadratic_ranges`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 Floats = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)
 # Newton's method on the secular equation is monotone and Dinkelbach's superlinear: a dozen steps are usual.
 _STEPS = 100
-# Where the barrier of the semidefinite program stops: its value is then this close to the best, relatively.
-_BARRIER_GAP = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +39,24 @@ class Quadratic:
         return float(self.constant + 2.0 * (self.linear @ t) + t @ self.matrix @ t)
 
     def __neg__(self) -> Quadratic:
-        return Quadratic(-self.constant, -self.linear, -self.matrix)
+        return self.times(-1.0)
+
+    def times(self, factor: float) -> Quadratic:
+        return Quadratic(factor * self.constant, factor * self.linear, factor * self.matrix)
+
+    def plus(self, other: Quadratic) -> Quadratic:
+        return Quadratic(self.constant + other.constant, self.linear + other.linear, self.matrix + other.matrix)
+
+    def raised(self, constant: float) -> Quadratic:
+        return Quadratic(self.constant + constant, self.linear, self.matrix)
+
+    def gradient(self, t: Floats) -> Floats:
+        return np.asarray(2.0 * (self.matrix @ t + self.linear))
+
+    def seen_from(self, origin: Floats, axes: Floats) -> Quadratic:
+        """The same function of u, where t = origin + axes u."""
+        matrix = axes.T @ self.matrix @ axes
+        return Quadratic(self(origin), axes.T @ (self.matrix @ origin + self.linear), (matrix + matrix.T) / 2.0)
 
     def padded(self) -> Quadratic:
         """The same with one more coordinate, on which it does not depend."""
@@ -152,127 +166,3 @@ def _solution(linear: Floats, gaps: Floats, used: NDArray[np.bool_]) -> Floats:
 
 def _energy(linear: Floats, gaps: Floats, used: NDArray[np.bool_]) -> float:
     return float(np.sum(linear[used] ** 2 / gaps[used]))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Two balls: Shor's relaxation
-
-
-@dataclass(frozen=True, eq=False)
-class TwoBalls:
-    """The set ``risk(t) <= bound, |At|^2 <= size``, its quadratics as matrices of the vector (1, t).
-
-    Attributes
-    ----------
-    risk, norm : arrays (r + 1, r + 1)
-        (1, t)'risk(1, t) and (1, t)'norm(1, t), the norm without the constant.
-    bound, size : float
-    best : float
-        The least risk in the second ball.
-    multiplier : float
-        kappa >= 0 of that least risk: risk(t) + kappa (norm(t) - size) >= best for every t.
-    """
-
-    risk: Floats
-    norm: Floats
-    bound: float
-    size: float
-    best: float
-    multiplier: float
-
-    @property
-    def constant(self) -> Floats:
-        one = np.zeros_like(self.risk)
-        one[0, 0] = 1.0
-        return one
-
-    def restricted(self, kept: NDArray[np.int64]) -> TwoBalls:
-        """The same set in some of its coordinates, the others 0; the first, the constant, is kept."""
-        place = np.ix_(kept, kept)
-        return TwoBalls(self.risk[place], self.norm[place], self.bound, self.size, self.best, self.multiplier)
-
-    def largest_difference(self, q: Floats) -> float:
-        """A number that (1, t)'q(1, t) does not exceed in the set: the Lagrangian dual, a semidefinite program.
-
-        min v  such that  v - q + mu1 (risk - bound) + mu2 (norm - size) is nowhere negative, mu >= 0.
-        """
-        parts = [self.constant, self.risk - self.bound * self.constant, self.norm - self.size * self.constant]
-        # Enough of both balls to make the quadratic part convex, then a constant that lifts it above 0.
-        convex = (self.risk + self.norm)[1:, 1:]
-        weight = 1.0 + 2.0 * max(0.0, float(linalg.eigh(q[1:, 1:], convex, eigvals_only=True)[-1]))
-        raised = weight * (parts[1] + parts[2]) - q
-        low = raised[0, 0] - raised[0, 1:] @ np.linalg.solve(raised[1:, 1:], raised[1:, 0])
-        start = np.array([1.0 + abs(low) - low, weight, weight])
-        return smallest(-q, parts, start)
-
-    def largest_ratio(self, q: Floats) -> float:
-        """A number that (1, t)'q(1, t) / risk(t) does not exceed in the set.
-
-        min v  such that  v risk - q + mu1 (risk - bound) + mu2 (norm - size) is nowhere negative, mu >= 0.
-        """
-        parts = [self.risk, self.risk - self.bound * self.constant, self.norm - self.size * self.constant]
-        shares = np.array([1.0, 0.1 * self.best / self.bound, self.multiplier + 0.4 * self.best / self.size])
-        positive = sum(share * part for share, part in zip(shares, parts, strict=True))
-        weight = 1.0 + 2.0 * max(0.0, float(linalg.eigh(q, positive, eigvals_only=True)[-1]))
-        return smallest(-q, parts, weight * shares)
-
-
-def smallest(fixed: Floats, parts: list[Floats], start: Floats) -> float:
-    """The least ``x[0]`` such that ``fixed + sum x[k] parts[k]`` is positive definite and x[1:] positive.
-
-    A barrier method, Newton's on x[0] / t - log det, for a few variables: each x on the way is feasible, so the result
-    is an upper bound wherever it stops. ``start`` must be feasible.
-    """
-    root: Floats = np.asarray(np.linalg.cholesky(_sum(fixed, parts, start)), dtype=np.float64)
-    # In coordinates in which the first matrix is the identity nothing is badly scaled.
-    fixed, *parts = (_congruent(root, matrix) for matrix in (fixed, *parts))
-    size = len(fixed) + len(parts) - 1
-    x, t, goal = start.copy(), max(abs(float(start[0])), 1e-3), np.eye(len(parts))[0]
-    while t * size > _BARRIER_GAP * max(abs(float(x[0])), 1e-3):
-        for _ in range(_STEPS):
-            step, decrement = _newton(fixed, parts, x, goal / t)
-            moved = _feasible(fixed, parts, x, step / (1.0 + max(decrement - 0.25, 0.0)))
-            if moved is None:
-                return float(x[0])
-            x = moved
-            if decrement < 0.1:
-                break
-        t *= 0.1
-    return float(x[0])
-
-
-def _sum(fixed: Floats, parts: list[Floats], x: Floats) -> Floats:
-    return np.asarray(fixed + sum(weight * part for weight, part in zip(x, parts, strict=True)))
-
-
-def _congruent(root: Floats, matrix: Floats) -> Floats:
-    """``root^-1 matrix root^-T``."""
-    # Small matrices: a product with the inverse is several times faster than two triangular solutions.
-    inverse = np.linalg.inv(root)
-    return np.asarray(inverse @ matrix @ inverse.T)
-
-
-def _newton(fixed: Floats, parts: list[Floats], x: Floats, goal: Floats) -> tuple[Floats, float]:
-    root: Floats = np.asarray(np.linalg.cholesky(_sum(fixed, parts, x)), dtype=np.float64)
-    inverse = np.linalg.inv(root)
-    scaled = [inverse @ part @ inverse.T for part in parts]
-    sides = np.append(0.0, 1.0 / x[1:])
-    gradient = goal - np.array([np.trace(part) for part in scaled]) - sides
-    hessian = np.array([[np.sum(one * other) for other in scaled] for one in scaled]) + np.diag(sides**2)
-    step = -np.linalg.lstsq(hessian, gradient)[0]
-    return step, math.sqrt(max(float(-gradient @ step), 0.0))
-
-
-def _feasible(fixed: Floats, parts: list[Floats], x: Floats, step: Floats) -> Floats | None:
-    """The next x: as much of the step as stays inside; None if nothing does."""
-    for _ in range(40):
-        moved = x + step
-        if np.all(moved[1:] > 0.0):
-            try:
-                np.linalg.cholesky(_sum(fixed, parts, moved))
-            except np.linalg.LinAlgError:
-                pass
-            else:
-                return moved
-        step = 0.5 * step
-    return None

@@ -1,0 +1,293 @@
+"""Kernels at landmarks, and their products summed over all pairs of rows: one keeps its row, the other lends a feature.
+
+For kernels that are sums of products of a function of the feature and one of the other columns, the sum over all
+n(n-1) pairs factors into products of two small matrices, so nothing is ever evaluated pair by pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import comb
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from reliance._array import Array, device, namespace, to_host
+from reliance.draws import Host, take_columns, upload
+from reliance.regressors import _squared_distances, least_squares
+
+Factors: TypeAlias = list[tuple[Array, Array]]
+
+# Directions of a factor with less of its largest singular value are rounding.
+_LEAST_SINGULAR = 1e-15
+# Numbers held at a time beside a block of kernel values: the rows, the values, their rotation.
+_COPIES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Switch:
+    """Rows whose feature comes from other rows: row i with donor k is ``kept_i + lent_k`` in the feature's columns.
+
+    Attributes
+    ----------
+    kept : array (n, P)
+        The rows; in the feature's columns 0, or what the other columns predict if only residuals are exchanged.
+    lent : array (n, g)
+        The rows' own feature, or its residuals.
+    columns : tuple of int
+        The g columns of the feature.
+    conditional : bool
+    """
+
+    kept: Array
+    lent: Array
+    columns: tuple[int, ...]
+    conditional: bool
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        return tuple(j for j in range(self.kept.shape[1]) if j not in self.columns)
+
+    @staticmethod
+    def of(X: Array, columns: tuple[int, ...], conditional: bool) -> Switch:
+        """What the rows keep and what they lend; the others' prediction is in-sample least squares with intercept."""
+        own = take_columns(X, columns)
+        kept, lent = namespace(X).zeros_like(own), own
+        if conditional:
+            others = tuple(j for j in range(X.shape[1]) if j not in columns)
+            rest = take_columns(X, others) if others else X[:, :0]
+            kept = least_squares(rest, own).predict(rest)
+            lent = own - kept
+        return Switch(_placed(kept, columns, X), lent, columns, conditional)
+
+    def block(self, start: int, stop: int) -> Array:
+        """Rows start..stop-1 with every donor: ((stop - start) n, P)."""
+        xp = namespace(self.kept)
+        lent = _placed(self.lent, self.columns, xp.zeros_like(self.kept))
+        return xp.reshape(self.kept[start:stop, None, :] + lent[None, :, :], (-1, self.kept.shape[1]))
+
+
+def _placed(values: Array, columns: tuple[int, ...], X: Array) -> Array:
+    """X with some of its columns replaced."""
+    places = {column: g for g, column in enumerate(columns)}
+    return namespace(X).stack([values[:, places[j]] if j in places else X[:, j] for j in range(X.shape[1])], axis=1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Kernels
+
+
+class Kernel(Protocol):
+    """A positive semidefinite function of pairs of rows; any callable is one."""
+
+    def __call__(self, X: Array, C: Array, /) -> Array:
+        """Values (n, m) for the rows X (n, P) and the landmarks C (m, P)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class RBF:
+    """``exp(-sum_j (x_j - c_j)^2 / (2 w_j^2))``: a product over columns.
+
+    Parameters
+    ----------
+    widths : (P,) on the host
+
+    Examples
+    --------
+    >>> kernel = RBF(np.array([1.0, 2.0]))
+    >>> kernel(np.zeros((1, 2)), np.array([[0.0, 0.0], [1.0, 2.0]])).round(6).tolist()  # 1 and exp(-1)
+    [[1.0, 0.367879]]
+    """
+
+    widths: Host
+
+    def __call__(self, X: Array, C: Array) -> Array:
+        return self._of(X, C, range(X.shape[1]))
+
+    def factors(self, switch: Switch, C: Array) -> Factors | None:
+        if switch.conditional:  # the square of a sum does not split
+            return None
+        own = take_columns(C, switch.columns)
+        widths = upload(self.widths[list(switch.columns)], own)
+        xp = namespace(own)
+        part = xp.exp(-0.5 * _squared_distances(switch.lent / widths, own / widths))
+        return [(self._of(switch.kept, C, switch.others), part)]
+
+    def _of(self, X: Array, C: Array, columns: Sequence[int]) -> Array:
+        xp = namespace(X)
+        if len(columns) == 0:
+            return xp.ones((X.shape[0], C.shape[0]), dtype=X.dtype, device=device(X))
+        widths = upload(self.widths[list(columns)], X)
+        squares = _squared_distances(take_columns(X, columns) / widths, take_columns(C, columns) / widths)
+        return xp.exp(-0.5 * squares)
+
+
+@dataclass(frozen=True, eq=False)
+class Polynomial:
+    """``(1 + sum_j x_j c_j / w_j^2)^degree``: by the binomial theorem a sum of ``degree + 1`` products.
+
+    Examples
+    --------
+    >>> kernel = Polynomial(np.ones(2), degree=2)
+    >>> kernel(np.array([[1.0, 2.0]]), np.array([[1.0, 1.0]])).tolist()  # (1 + 3)^2
+    [[16.0]]
+    """
+
+    widths: Host
+    degree: int
+
+    def __call__(self, X: Array, C: Array) -> Array:
+        return (1 + self._inner(X, C)) ** self.degree
+
+    def factors(self, switch: Switch, C: Array) -> Factors:
+        rest = 1 + self._inner(switch.kept, C)
+        widths = upload(self.widths[list(switch.columns)], C)
+        own = namespace(C).matrix_transpose(take_columns(C, switch.columns) / widths**2)
+        part = switch.lent @ own
+        return [(comb(self.degree, t) * rest ** (self.degree - t), part**t) for t in range(self.degree + 1)]
+
+    def _inner(self, X: Array, C: Array) -> Array:
+        widths = upload(self.widths, X)
+        return (X / widths) @ namespace(X).matrix_transpose(C / widths)
+
+
+@dataclass(frozen=True)
+class ProductKernel:
+    """A product of kernels of disjoint groups of columns.
+
+    Parameters
+    ----------
+    parts : sequence of (columns, callable)
+        Each callable takes (n, g) and (m, g), the group's columns of rows and landmarks, and returns (n, m).
+
+    Notes
+    -----
+    A feature that is one group, or several, is exchanged without looking at pairs; one that cuts a group is not.
+
+    Examples
+    --------
+    >>> kernel = ProductKernel([((0,), RBF(np.ones(1))), ((1, 2), RBF(np.ones(2)))])
+    >>> bool(np.isclose(kernel(np.zeros((1, 3)), np.ones((1, 3)))[0, 0], np.exp(-1.5)))
+    True
+    """
+
+    parts: tuple[tuple[tuple[int, ...], Callable[[Array, Array], Array]], ...]
+
+    def __init__(self, parts: Sequence[tuple[Sequence[int], Callable[[Array, Array], Array]]]) -> None:
+        object.__setattr__(self, "parts", tuple((tuple(columns), kernel) for columns, kernel in parts))
+        used = [column for columns, _ in self.parts for column in columns]
+        if not used or len(set(used)) < len(used):
+            raise ValueError(f"parts={[columns for columns, _ in self.parts]}: name each column once, in one group")
+
+    def __call__(self, X: Array, C: Array) -> Array:
+        return self._of(X, C, self.parts)
+
+    def factors(self, switch: Switch, C: Array) -> Factors | None:
+        chosen = set(switch.columns)
+        own = [part for part in self.parts if chosen.intersection(part[0])]
+        if switch.conditional or any(not chosen.issuperset(columns) for columns, _ in own):
+            return None
+        lent = dict(zip(switch.columns, range(len(switch.columns)), strict=True))
+        moved = [(tuple(lent[c] for c in columns), kernel) for columns, kernel in own]
+        rest = [part for part in self.parts if part not in own]
+        mine = take_columns(C, switch.columns)
+        return [(self._of(switch.kept, C, rest), self._of(switch.lent, mine, moved))]
+
+    def _of(self, X: Array, C: Array, parts: Sequence[Any]) -> Array:
+        ones = namespace(X).ones((X.shape[0], C.shape[0]), dtype=X.dtype, device=device(X))
+        values = (kernel(take_columns(X, columns), take_columns(C, columns)) for columns, kernel in parts)
+        return reduce(lambda a, b: a * b, values, ones)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Sums over all pairs
+
+
+def pair_products(
+    kernel: Kernel, switch: Switch, landmarks: Array, axes: Host, y: Array, *, memory: int, own: Array
+) -> Host:
+    """Means over all n(n-1) pairs of the products of the columns (y, 1, kernel values at switched rows @ axes).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With a method ``factors(switch, landmarks)`` that returns factors: O(n m^2). Otherwise O(n^2 m^2), in blocks.
+    switch : Switch
+    landmarks : array (m, P)
+    axes : (m, r), on the host
+    y : array (n,)
+    memory : int
+        Bytes that a block may take.
+    own : array (n, r)
+        Kernel values at the rows themselves @ axes.
+
+    Returns
+    -------
+    array (2 + r, 2 + r), on the host
+    """
+    n, factors = int(y.shape[0]), getattr(kernel, "factors", lambda *_: None)(switch, landmarks)
+    total = _by_blocks(kernel, switch, landmarks, axes, y, memory) if factors is None else _by_factors(factors, axes, y)
+    columns = _with_label(own, y)  # a row with itself as donor is the row
+    return (total - to_host(namespace(y).matrix_transpose(columns) @ columns)) / (n * (n - 1))
+
+
+def _by_factors(factors: Factors, axes: Host, y: Array) -> Host:
+    r"""Sums of products over all n^2 pairs of the columns (y, 1, functions), each a sum of products of factors.
+
+    For one factor (B, A): :math:`\sum_{ik} B_{il} A_{kl} B_{im} A_{km} = (B'B) \circ (A'A)`. That is the Gram matrix of
+    the columns' Kronecker products of triangular factors of B and A, and it is taken in this form: the rotation into
+    orthonormal functions would enlarge the rounding of the other by the inverse of the least eigenvalue.
+    """
+    xp = namespace(y)
+    ones, none = xp.ones_like(y)[:, None], xp.zeros_like(y)[:, None]
+    # y and 1 are products, too: (y, 1) of the row and (1, 1) of the donor, in the first of the factors.
+    rest, lent = [y[:, None], ones], [ones, ones]
+    for t, (B, A) in enumerate(factors):
+        rest += [B] if t == 0 else [none, none, B]
+        lent += [A] if t == 0 else [none, none, A]
+    width = 2 + axes.shape[0]
+    kept, given = (np.split(_triangular(xp.concat(part, axis=1)), len(factors), axis=1) for part in (rest, lent))
+    rotation = np.zeros((width, 2 + axes.shape[1]))
+    rotation[:2, :2], rotation[2:, 2:] = np.eye(2), axes
+    total = np.zeros((rotation.shape[1],) * 2)
+    for line in range(kept[0].shape[0]):  # one row of the rest's factor at a time: (rank, m) numbers
+        products = sum(a[line] * b for a, b in zip(kept, given, strict=True))
+        part = products @ rotation
+        total += part.T @ part
+    return total
+
+
+def _by_blocks(kernel: Kernel, switch: Switch, landmarks: Array, axes: Host, y: Array, memory: int) -> Host:
+    """The same sums by evaluating the kernel for every pair."""
+    xp, n = namespace(y), int(y.shape[0])
+    turn = upload(axes, y)
+    size = 8 * n * _COPIES * (sum(axes.shape) + switch.kept.shape[1])
+    rows = max(memory // size, 1)
+    total = np.zeros((2 + axes.shape[1],) * 2)
+    for start in range(0, n, rows):
+        stop = min(start + rows, n)
+        values = kernel(switch.block(start, stop), landmarks) @ turn
+        labels = xp.reshape(xp.broadcast_to(y[start:stop, None], (stop - start, n)), (-1,))
+        columns = _with_label(values, labels)
+        total += to_host(xp.matrix_transpose(columns) @ columns)
+    return total
+
+
+def _with_label(values: Array, y: Array) -> Array:
+    """The columns (y, 1, functions)."""
+    xp = namespace(y)
+    return xp.concat([y[:, None], xp.ones_like(y)[:, None], values], axis=1)
+
+
+def _triangular(columns: Array) -> Host:
+    """R (rank, columns) with R'R = columns'columns, without directions that are rounding."""
+    xp = namespace(columns)
+    factor = columns
+    if columns.shape[0] > columns.shape[1]:
+        factor = xp.linalg.qr(columns)[1]
+    _, sizes, right = np.linalg.svd(to_host(factor), full_matrices=False)
+    kept = sizes > _LEAST_SINGULAR * sizes[0]
+    return np.asarray(sizes[kept, None] * right[kept])
