@@ -141,13 +141,19 @@ def _is_plain(series: Any) -> bool:
 
 
 def _codes(series: Any, name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    values = zip(series.to_list(), series.is_null().to_list(), strict=True)
+    return codes_of([_MISSING if absent else value for value, absent in values], name)
+
+
+def codes_of(values: Sequence[Any], name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """A code for each row, equal for equal values, in order of appearance; and the first row of each code."""
-    values, missing = series.to_list(), series.is_null().to_list()
     known: dict[Any, int] = {}
     codes, first = np.empty(len(values)), []
-    for row, (value, absent) in enumerate(zip(values, missing, strict=True)):
+    for row, value in enumerate(values):
+        # NaN differs from itself, but one is as missing as the other; 1 and True are equal, but not the same.
+        key = _MISSING if isinstance(value, float) and value != value else (type(value), value)
         try:
-            code = known.setdefault(_MISSING if absent else (type(value), value), len(known))
+            code = known.setdefault(key, len(known))
         except TypeError as error:
             raise TypeError(f"{name} holds {value!r}, which cannot be compared: pass numbers, text or dates") from error
         if code == len(first):
@@ -187,9 +193,7 @@ def called(predict: Callable[[Any], Any], table: Table) -> Callable[[NDArray[Any
             answer = predict(given)
         except Exception as error:
             kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
-            error.add_note(
-                f"The model was called with a {kind}, the kind of X: pass an array if it takes arrays."
-            )
+            error.add_note(f"The model was called with a {kind}, the kind of X: pass an array if it takes arrays.")
             raise
         return as_column(answer, "the model's prediction") if is_column(answer) else answer
 

@@ -1,0 +1,185 @@
+"""scikit-learn's ``permutation_importance``: its signature, its permutations and its answers, and intervals besides."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import plans
+from reliance.importance import measure
+from reliance.inputs import prepare
+from reliance.models import Model
+from reliance.results import Importance
+from reliance.sklearn import scorers
+from reliance.sklearn.replay import Replay, seed_of
+from reliance.sklearn.rows import Rows, read_rows
+from reliance.sklearn.scorers import Reading
+
+# Estimators check their input at each call: few, large calls.
+_CALL_ROWS = 16384
+_LEVEL = 0.95
+
+
+def permutation_importance(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    scoring: Any = None,
+    n_repeats: int = 5,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+    sample_weight: Any = None,
+    max_samples: int | float = 1.0,
+) -> Any:
+    r"""In place of ``sklearn.inspection.permutation_importance``: the same arguments, the same numbers, and intervals.
+
+    .. math:: i_{j,k} = s - s_{j,k}
+
+    with s the score of the data as they are and s_jk that with column j in its k-th permutation. The permutations are
+    scikit-learn's own: the same ``random_state`` gives the same importances, to rounding.
+
+    Parameters
+    ----------
+    estimator : object
+        A fitted estimator.
+    X : array or table (n, P)
+        Numbers, text or objects; tables of pandas, polars and pyarrow.
+    y : array (n,) or (n, outputs), or None
+    scoring : str, callable, list, tuple or dict, optional
+        As in scikit-learn; by default the estimator's own score.
+    n_repeats : int
+        Permutations of each column.
+    n_jobs : int, optional
+        Columns are shared out among so many workers of joblib. All repeats of a column are one batch anyhow.
+    random_state : int, RandomState or None
+    sample_weight : array (n,), optional
+    max_samples : int or float
+        Rows that are permuted: a number of them or a share.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        ``importances_mean`` (P,), ``importances_std`` (P,), ``importances`` (P, n_repeats), and ``names`` (P,),
+        ``intervals`` (P, 2): 95% population intervals, nan where the scorer has neither losses of single rows nor an
+        influence function that is known (accuracy, R2, squared, absolute and root mean squared error, and for two
+        classes AUC and log loss have). With several scorers a dict of these by name.
+
+    References
+    ----------
+    Breiman, L. (2001). Random forests. Machine Learning 45, 5-32.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from reliance.sklearn import permutation_importance
+    >>> X = [[1, 9, 9], [1, 9, 9], [1, 9, 9], [0, 9, 9], [0, 9, 9], [0, 9, 9]]
+    >>> y = [1, 1, 1, 0, 0, 0]
+    >>> clf = LogisticRegression().fit(X, y)
+    >>> result = permutation_importance(clf, X, y, n_repeats=10, random_state=0)
+    >>> result.importances_mean.round(4).tolist()
+    [0.4667, 0.0, 0.0]
+    """
+    from joblib import effective_n_jobs
+    from sklearn.metrics import check_scoring
+    from sklearn.utils import _safe_indexing
+    from sklearn.utils.parallel import Parallel, delayed
+
+    rows = read_rows(X)
+    n, width = rows.array.shape
+    samples = _checked_samples(max_samples, n)
+    _check_repeats(n_repeats)
+    replay = Replay(seed_of(random_state), n, samples)
+    scorer = check_scoring(estimator, scoring=scoring)
+    whole = samples == n
+    part = rows.take(None if whole else replay.rows)
+    labels, weights = (a if whole or a is None else _safe_indexing(a, replay.rows, axis=0) for a in (y, sample_weight))
+    readings = scorers.read_all(scorer, estimator, part, labels, weights)
+    shares = np.array_split(np.arange(width), min(effective_n_jobs(n_jobs), width))
+    found = Parallel(n_jobs=n_jobs)(
+        delayed(_measured)(estimator, part, readings, weights, replay, n_repeats, share) for share in shares
+    )
+    # With all rows the score of the data as they are is that of the base pass; otherwise it is that of all rows.
+    offsets = dict.fromkeys(readings, 0.0)
+    if not whole:
+        every = _scores(scorer, estimator, rows.given, y, sample_weight)
+        some = _scores(scorer, estimator, part.given, labels, weights)
+        offsets = {name: every[name] - some[name] for name in every}
+    bunches = {name: _bunch([results[name] for results in found], offsets[name], rows.names) for name in readings}
+    return bunches.get(scorers.SINGLE, bunches)
+
+
+def _scores(scorer: Any, estimator: Any, X: Any, y: Any, weights: Any) -> dict[str, float]:
+    answer = scorers.ask(scorer, estimator, X, y, weights)
+    return answer if isinstance(answer, dict) else {scorers.SINGLE: float(answer)}
+
+
+def _measured(
+    estimator: Any,
+    part: Rows,
+    readings: dict[str, Reading],
+    weights: Any,
+    replay: Replay,
+    repeats: int,
+    columns: NDArray[np.int64],
+) -> dict[str, Importance]:
+    """The importances of some columns under every scorer; scorers that read the same response share its evaluation."""
+    found: dict[str, Importance] = {}
+    plan = plans.Permutations(len(part.array), repeats, replay)
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for name, reading in readings.items():
+        groups.setdefault((reading.response, reading.form), []).append(name)
+    for (response, form), names in groups.items():
+        predict = scorers.responder(estimator, response, form, part.decode)
+        model = Model(predict, estimator, block_rows=_CALL_ROWS)
+        problem = prepare(
+            model,
+            part.array,
+            readings[names[0]].target,  # scorers of one response and form compare it with the same labels
+            [int(j) for j in columns],
+            [readings[name].function for name in names],
+            # Scorers that are called have the weights already.
+            None if form == "raw" or weights is None else np.asarray(weights, dtype=np.float64),
+            names=part.names,
+        )
+        results = measure(problem, plan, "difference", "permutation_importance")
+        assert isinstance(results, dict)
+        found |= results
+    return found
+
+
+def _bunch(parts: list[Importance], offset: float, names: tuple[str, ...]) -> Any:
+    from sklearn.utils import Bunch
+
+    importances = np.concatenate([part.importances for part in parts]) + offset
+    return Bunch(
+        importances_mean=np.mean(importances, axis=1),
+        importances_std=np.std(importances, axis=1),
+        importances=importances,
+        intervals=np.concatenate([_intervals(part) for part in parts]) + offset,
+        names=np.asarray(names),
+    )
+
+
+def _intervals(part: Importance) -> NDArray[np.float64]:
+    unknown = np.isnan(part.std_error).all()
+    return np.full((len(part.names), 2), np.nan) if unknown else part.interval(_LEVEL)
+
+
+def _checked_samples(max_samples: Any, n: int) -> int:
+    if isinstance(max_samples, numbers.Integral) and not isinstance(max_samples, bool):
+        if max_samples > n:
+            raise ValueError(f"max_samples must be <= n_samples, which is {n}; max_samples={max_samples}")
+        if max_samples >= 1:
+            return int(max_samples)
+    elif isinstance(max_samples, numbers.Real) and 0.0 < max_samples <= 1.0:
+        return int(max_samples * n)
+    raise ValueError(f"max_samples={max_samples!r}: pass a number of rows, or a share in (0, 1]")
+
+
+def _check_repeats(n_repeats: Any) -> None:
+    if isinstance(n_repeats, bool) or not isinstance(n_repeats, numbers.Integral) or n_repeats < 1:
+        raise ValueError(f"n_repeats={n_repeats!r}: pass how many times each column is permuted, at least 1")

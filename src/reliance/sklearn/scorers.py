@@ -1,0 +1,208 @@
+"""What a scorer of scikit-learn asks of a model, and its score as a loss of the engine.
+
+A scorer is read in one of three ways. Scores that are the mean of per-row losses, or have an influence function, become
+those: population intervals follow. Other scorers that scikit-learn made of a score function get one prediction a draw.
+A function ``(estimator, X, y)`` of the user's own gets the permuted rows themselves.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance.losses import Loss, Metric, resolve
+from reliance.sklearn.rows import Rows
+
+SINGLE = "the score"  # the name of a scorer that is the only one
+ROWS = "rows"  # in place of a response method: the rows themselves
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """How one scorer is measured.
+
+    Attributes
+    ----------
+    response : str
+        The method of the estimator that it reads, or `ROWS`.
+    form : {"number", "label", "positive", "raw"}
+        What is made of the response: the numbers, positions of the labels among the classes, the score of the second
+        of two classes, or the response as it is.
+    function : Loss or Metric
+        The score as a loss, up to a constant.
+    target : array (n,)
+        What predictions are compared with; the numbers of the rows where the scorer knows the labels by itself.
+    """
+
+    response: str
+    form: str
+    function: Loss | Metric
+    target: NDArray[Any]
+
+
+def named_scorers(scorer: Any) -> dict[str, Any] | None:
+    """The scorers of a multimetric scorer by name; None if it is a single one."""
+    held = getattr(scorer, "_scorers", None)
+    return dict(held) if isinstance(held, Mapping) else None
+
+
+def read_all(scorer: Any, estimator: Any, rows: Rows, y: Any, weights: Any) -> dict[str, Reading]:
+    """How each scorer is measured on these rows, by name; `SINGLE` is the name of a single one."""
+    several = named_scorers(scorer)
+    if several is not None:
+        return {name: _read(name, one, estimator, rows, y, weights) for name, one in several.items()}
+    if _parts(scorer, estimator)[1]:
+        return {SINGLE: _read(SINGLE, scorer, estimator, rows, y, weights)}
+    # A function of the user's own may give several scores, which is known when it was asked once.
+    first = ask(scorer, estimator, rows.given, y, weights)
+    names = first if isinstance(first, dict) else [SINGLE]
+    remembered = _Remembered(lambda X: ask(scorer, estimator, rows.decode(X), y, weights))
+    return {name: Reading(ROWS, "raw", Metric(remembered.score(name), name=name), _places(y)) for name in names}
+
+
+def _read(name: str, scorer: Any, estimator: Any, rows: Rows, y: Any, weights: Any) -> Reading:
+    function, response, options = _parts(scorer, estimator)
+    if not response:
+        remembered = _Remembered(lambda X: ask(scorer, estimator, rows.decode(X), y, weights))
+        return Reading(ROWS, "raw", Metric(remembered.score(SINGLE), name=name), _places(y))
+    known = None if options else _per_row(name, function, response, estimator, y)
+    return known or Reading(response, "raw", _scored(name, scorer, estimator, response, y, weights), _places(y))
+
+
+def ask(scorer: Any, estimator: Any, X: Any, y: Any, weights: Any) -> Any:
+    """What a scorer answers: a number, or several by name."""
+    return scorer(estimator, X, y) if weights is None else scorer(estimator, X, y, sample_weight=weights)
+
+
+class _Remembered:
+    """A function of rows that gives several scores, asked once for rows that each of the scores is wanted of."""
+
+    def __init__(self, function: Callable[[NDArray[Any]], Any]) -> None:
+        self.function = function
+        self.answers: dict[bytes, Any] = {}
+
+    def score(self, name: str) -> Callable[[Any, NDArray[Any]], NDArray[Any]]:
+        def value(places: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+            key = hashlib.blake2b(np.ascontiguousarray(rows)).digest()
+            if key not in self.answers:
+                self.answers[key] = self.function(rows)
+            answer = self.answers[key]
+            return np.asarray(-float(answer[name] if isinstance(answer, dict) else answer))
+
+        return value
+
+
+def _places(y: Any) -> NDArray[np.int64]:
+    return np.arange(len(y))
+
+
+def _parts(scorer: Any, estimator: Any) -> tuple[Any, str, Mapping[str, Any]]:
+    """Score function, response method and options of a scorer that scikit-learn made; (None, "", {}) of any other."""
+    from sklearn.base import ClassifierMixin, RegressorMixin
+    from sklearn.metrics import accuracy_score, r2_score
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import _check_response_method
+
+    if hasattr(scorer, "_score_func") and hasattr(scorer, "_response_method"):
+        method = _check_response_method(estimator, scorer._response_method).__name__
+        return scorer._score_func, method, scorer._kwargs or {}
+    if type(scorer).__name__ != "_PassthroughScorer":
+        return None, "", {}
+    # The estimator's own score: known if it is the one that every regressor or classifier inherits.
+    last = estimator.steps[-1][1] if type(estimator) is Pipeline else estimator
+    score = getattr(type(last), "score", None)
+    if score is RegressorMixin.score:
+        return r2_score, "predict", {}
+    return (accuracy_score, "predict", {}) if score is ClassifierMixin.score else (None, "", {})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Scores with losses of single rows, or influence functions
+
+
+def _per_row(name: str, function: Any, response: str, estimator: Any, y: Any) -> Reading | None:
+    from sklearn import metrics
+
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        return None
+    numbers = {
+        metrics.mean_squared_error: "squared_error",
+        metrics.mean_absolute_error: "absolute_error",
+        metrics.root_mean_squared_error: "rmse",
+        metrics.r2_score: "r2",
+    }
+    of_numbers = response == "predict" and labels.dtype.kind in "biuf" and not hasattr(estimator, "classes_")
+    if function in numbers and of_numbers:
+        return Reading(response, "number", _renamed(numbers[function], name), labels.astype(np.float64))
+    classes = getattr(estimator, "classes_", None)
+    if not isinstance(classes, np.ndarray) or classes.ndim != 1 or not np.isin(labels, classes).all():
+        return None
+    places = np.searchsorted(classes, labels)
+    if function is metrics.accuracy_score and response == "predict":
+        return Reading(response, "label", Loss(name, _differs), places)
+    if len(classes) != 2 or len(np.unique(places)) != 2:
+        return None
+    if function is metrics.roc_auc_score and response in ("predict_proba", "decision_function"):
+        return Reading(response, "positive", _renamed("auc", name), places)
+    if function is metrics.log_loss and response == "predict_proba":
+        return Reading(response, "positive", _renamed("log_loss", name), places)
+    return None
+
+
+def _renamed(known: str, name: str) -> Loss | Metric:
+    return dataclasses.replace(resolve(known), name=name)
+
+
+def _differs(y: NDArray[Any], prediction: NDArray[Any]) -> NDArray[np.float64]:
+    return (y != prediction).astype(np.float64)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Other scorers that scikit-learn made
+
+
+def _scored(name: str, scorer: Any, estimator: Any, response: str, y: Any, weights: Any) -> Metric:
+    """The scorer on predictions that are known: it is given the estimator with its answer written in."""
+
+    def value(places: NDArray[Any], prediction: NDArray[Any]) -> NDArray[Any]:
+        def respond(X: Any) -> NDArray[Any]:
+            return _answer(estimator, response, prediction)
+
+        respond.__name__ = response  # scikit-learn looks methods up by their names
+        answering = copy.copy(estimator)
+        setattr(answering, response, respond)
+        return np.asarray(-float(ask(scorer, answering, places, y, weights)))
+
+    return Metric(value, name=name)
+
+
+def _answer(estimator: Any, response: str, prediction: NDArray[Any]) -> NDArray[Any]:
+    classes = getattr(estimator, "classes_", None)
+    coded = response == "predict" and isinstance(classes, np.ndarray) and prediction.ndim == 1
+    return classes[prediction.astype(np.int64)] if coded else prediction  # type: ignore[index]
+
+
+def responder(estimator: Any, response: str, form: str, decode: Callable[[NDArray[Any]], Any]) -> Callable[..., Any]:
+    """The model of the engine: rows to what the scorers read."""
+    if response == ROWS:
+        return lambda block: np.array(block, dtype=np.float64)
+    method, classes = getattr(estimator, response), getattr(estimator, "classes_", None)
+    of_labels = response == "predict" and isinstance(classes, np.ndarray)
+
+    def predict(block: NDArray[Any]) -> NDArray[Any]:
+        answer = np.asarray(method(decode(block)))
+        if form == "positive" and answer.ndim == 2:
+            return answer[:, 1]
+        if of_labels and answer.ndim == 1:
+            return np.searchsorted(classes, answer)  # type: ignore[arg-type]
+        return answer
+
+    return predict
