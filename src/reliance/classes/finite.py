@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MethodType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import blocks, conditional, inference, models, plans, rng, variables
+from reliance import inference, models, rng
+from reliance.blocks import Reporter
+from reliance.classes import stacked
 from reliance.classes.protocol import ClassData, Member, Range
-from reliance.executors import Base, Caller
+from reliance.classes.stacked import Fitted
 from reliance.features import Feature
 from reliance.inputs import Problem, prepare
 from reliance.losses import Loss, resolve_all
-from reliance.scrambling import Scrambler
-from reliance.structure import routes
 
 Floats = NDArray[np.float64]
 # Which random numbers the resampled rows are (see `rng.stream`), and how many samples of the rows are made at a time.
@@ -86,13 +88,17 @@ class FiniteClass:
     """A list of fitted models: the range is the smallest and the largest reliance among those that are good.
 
     Exact if the list is the class, every sparse tree up to a size, say. If it is a sample of a larger class, models of
-    that class may lie outside of the range. One run of the engine measures each model, by the cheapest exact route that
-    it has (see `reliance.model_reliance`); models that are not good enough are measured only for a bootstrap.
+    that class may lie outside of the range.
+
+    All models share one pass over the replaced rows: a block is filled once, and every model is called on it. Linear
+    models under squared error, trees and wide first layers have exact routes of their own (see
+    `reliance.model_reliance`) and are measured by these. Models that are not good enough are measured only for a
+    bootstrap.
 
     Parameters
     ----------
     models : list, or mapping from names
-        Anything that `reliance.model_reliance` takes, on one device.
+        Anything that `reliance.model_reliance` takes, on one device; each model once.
     loss : str or callable
         A loss of single rows: a name, or ``loss(y, prediction) -> (m,)``.
     bootstrap : int, optional
@@ -123,15 +129,14 @@ class FiniteClass:
     bootstrap: int | None = None
 
     def __post_init__(self) -> None:
-        given = self.models
-        named = dict(given) if isinstance(given, Mapping) else {f"model {k}": m for k, m in enumerate(given)}
+        named = _named(self.models)
         object.__setattr__(self, "models", named)
-        if not named:
-            raise ValueError("models is empty: pass at least one fitted model")
         count = self.bootstrap
         if count is not None and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
             raise ValueError(f"bootstrap={count!r}: pass a number of samples of at least 1, or None")
-        function = resolve_all(self.loss)[0]
+        function, *more = resolve_all(self.loss)
+        if more:
+            raise ValueError(f"loss={self.loss!r} names several: a class is judged by one loss")
         if not isinstance(function, Loss):
             raise ValueError(
                 f"loss={function.name!r} is a metric of all rows together: a class needs a loss of single rows"
@@ -145,18 +150,18 @@ class FiniteClass:
         return self.models  # type: ignore[return-value]
 
     def best(self, data: ClassData) -> Member:
-        risks = self._risks(data)
+        risks = self._state(data).risks
         return self._member(int(np.argmin(risks)), risks)
 
     def contains(self, data: ClassData, model: Any) -> Member:
-        return self._member(self.position(model), self._risks(data))
+        return self._member(self.position(model), self._state(data).risks)
 
     def position(self, model: Any) -> int:
         """Which model of the list a reference is: the object itself, or its name."""
         for k, (name, own) in enumerate(self.named.items()):
-            if model is own or (isinstance(model, str) and model == name):
+            if _same(model, own) or (isinstance(model, str) and model == name):
                 return k
-        given = model if isinstance(model, str) else models.name_of(model)
+        given = repr(model) if isinstance(model, str) else models.name_of(model)
         raise ValueError(
             f"reference={given} is not in the list of models, so it is outside the class: add it, or pass one of them "
             "or its name"
@@ -171,7 +176,7 @@ class FiniteClass:
         conditional: bool,
         advance: Callable[[int], None],
     ) -> list[Range]:
-        members = self.members(data, bound, features, compare, conditional)
+        members = self.members(data, bound, features, compare, conditional, advance)
         found = []
         for j in range(len(features)):
             known = np.where(members.inside, members.values[:, j], np.nan)
@@ -179,53 +184,77 @@ class FiniteClass:
             low, high = float(known[least]), float(known[most])
             ends = [self._member(k, members.risks) for k in (least, most)]
             found.append(Range(low, high, ends[0], ends[1], low, high))
-            advance(1)
         return found
 
     def members(
-        self, data: ClassData, bound: float, features: tuple[Feature, ...], compare: str, conditional: bool
+        self,
+        data: ClassData,
+        bound: float,
+        features: tuple[Feature, ...],
+        compare: str,
+        conditional: bool,
+        advance: Callable[[int], None] = lambda rows: None,
     ) -> Members:
         """Each model's risk and reliance; measured once for the same rows, features and comparison."""
-        key = (bound, features, compare, conditional)
-        cache = _known.setdefault(data, {}).setdefault(self, {})
-        if key not in cache:
-            cache[key] = self._members(data, bound, features, compare, conditional)
-        found: Members = cache[key]
-        return found
+        state = self._state(data)
+        inside = state.risks <= bound
+        if not inside.any():
+            raise ValueError(
+                f"no model of the list has a risk of at most {bound:g}, the least is {state.risks.min():g}: the "
+                "Rashomon set is empty; pass a larger epsilon"
+            )
+        table = state.table(features, compare, conditional, self.bootstrap)
+        wanted = inside if self.bootstrap is None else np.ones_like(inside)
+        self._measure(state, table, wanted & ~table.measured, data.key, advance)
+        values = np.where(table.measured[:, None], table.values, np.nan)
+        if table.samples is None:
+            return Members(tuple(self.named), state.risks, inside, values)
+        return Members(tuple(self.named), state.risks, inside, values, table.samples, state.resampled(data.key, table))
 
-    def _members(
-        self, data: ClassData, bound: float, features: tuple[Feature, ...], compare: str, conditional: bool
-    ) -> Members:
-        risks = self._risks(data)
-        inside = risks <= bound
-        count, p = self.bootstrap, len(features)
-        values = np.full((len(risks), p), np.nan)
-        samples = None if count is None else (np.empty((count, len(risks), p)), np.empty((count, len(risks))))
-        for k, model in enumerate(self.named.values()):
-            if not inside[k] and samples is None:
+    def _measure(
+        self, state: _State, table: _Table, wanted: NDArray[np.bool_], key: int, advance: Callable[[int], None]
+    ) -> None:
+        """Fill in the values, and the values on samples of the rows, of some models."""
+        parts = {k: state.fitted[k] for k in np.flatnonzero(wanted).tolist()}
+        question, n = table.question, state.fitted[0].problem.n
+        if question.compare == "ratio":
+            for k, part in parts.items():
+                if state.risks[k] == 0.0:
+                    raise ValueError(
+                        f"compare='ratio' divides by the risk, which is 0 for {part.name!r}: pass compare='difference'"
+                    )
+        if isinstance(advance, Reporter):  # announced in features: here rows are what takes time
+            advance.expect(len(parts) * len(question.features) * n**2 - advance.total)
+        for found in stacked.reliances(question, parts, advance):
+            rows = list(found.members)
+            table.values[rows, found.features] = found.values
+            if table.samples is None or found.influence is None:
                 continue
-            measure = _scrambled if conditional else _switched
-            values[k], influence, losses = measure(self._problem(data, model, features), compare)
-            if samples is not None:
-                for start in range(0, len(samples[0]), _AT_ONCE):
-                    part = slice(start, min(start + _AT_ONCE, len(samples[0])))
-                    weights = _resamples(data.key, len(losses), part)
-                    samples[0][part, k] = values[k] + (weights - 1.0) @ influence.T / len(losses)
-                    samples[1][part, k] = weights @ losses / len(losses)
-        return Members(tuple(self.named), risks, inside, values, *(samples or ()))
+            for part in _parts(len(table.samples)):
+                weights = _resamples(key, n, part)
+                moved = np.einsum("bn,mpn->bmp", weights - 1.0, found.influence, optimize=True) / n
+                table.samples[part, rows, found.features] = found.values + moved
+        table.measured[wanted] = True
 
-    def _risks(self, data: ClassData) -> Floats:
-        cache = _known.setdefault(data, {}).setdefault(self, {})
-        if "risks" not in cache:
-            problems = (self._problem(data, model, None) for model in self.named.values())
-            cache["risks"] = np.asarray([inference.risk(_base(p)[1].host_losses[0], None) for p in problems])
-        found: Floats = cache["risks"]
-        return found
+    def _state(self, data: ClassData) -> _State:
+        known = _known.setdefault(data, {})
+        if self not in known:
+            homes: dict[Any, tuple[Any, Any]] = {}
+            fitted = [Fitted.of(name, self._problem(data, model, homes)) for name, model in self.named.items()]
+            known[self] = _State(fitted, np.asarray([inference.risk(one.losses, None) for one in fitted]), {})
+        return known[self]
 
-    def _problem(self, data: ClassData, model: Any, features: tuple[Feature, ...] | None) -> Problem:
+    def _problem(self, data: ClassData, model: Any, homes: dict[Any, tuple[Any, Any]]) -> Problem:
+        X, y = data.X, data.y
+        if models.is_torch_module(model) and isinstance(X, np.ndarray):  # moved once, not once for each module
+            home = models.torch_home(model)
+            if home not in homes:
+                homes[home] = models.at_home(model, X, y, None)[:2]
+            X, y = homes[home]
         function = self._function  # type: ignore[attr-defined]
-        problem = prepare(model, data.X, data.y, None, function, rng=data.key, memory=data.memory)
-        return problem if features is None else replace(problem, features=features)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X holds NaN")  # said already, and not once for each model
+            return prepare(model, X, y, None, function, rng=data.key, memory=data.memory)
 
     def _member(self, k: int, risks: Floats) -> Member:
         model = list(self.named.values())[k]
@@ -233,7 +262,68 @@ class FiniteClass:
         return Member(call, float(risks[k]))
 
 
-_known: weakref.WeakKeyDictionary[ClassData, dict[FiniteClass, dict[Any, Any]]] = weakref.WeakKeyDictionary()
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """What was measured under one question so far: values (M, p) and, on samples of the rows, (B, M, p)."""
+
+    question: stacked.Question
+    measured: NDArray[np.bool_]
+    values: Floats
+    samples: Floats | None
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """The models of a list on some rows."""
+
+    fitted: list[Fitted]
+    risks: Floats
+    tables: dict[Any, _Table]
+
+    def table(self, features: tuple[Feature, ...], compare: str, conditional: bool, samples: int | None) -> _Table:
+        question = stacked.Question(features, compare, conditional, samples is not None)
+        if question not in self.tables:
+            shape = (len(self.fitted), len(features))
+            drawn = None if samples is None else np.full((samples, *shape), np.nan)
+            self.tables[question] = _Table(question, np.zeros(shape[0], dtype=bool), np.full(shape, np.nan), drawn)
+        return self.tables[question]
+
+    def resampled(self, key: int, table: _Table) -> Floats:
+        """(B, M): the risks on samples of the rows."""
+        assert table.samples is not None
+        losses = np.stack([one.losses for one in self.fitted])
+        n = losses.shape[1]
+        return np.concatenate([_resamples(key, n, part) @ losses.T / n for part in _parts(len(table.samples))])
+
+
+_known: weakref.WeakKeyDictionary[ClassData, dict[FiniteClass, _State]] = weakref.WeakKeyDictionary()
+
+
+def _named(given: Any) -> dict[str, Any]:
+    """The models by name, each once."""
+    if not isinstance(given, Mapping) and (callable(given) or hasattr(given, "predict") or isinstance(given, str)):
+        raise TypeError(f"models is a {type(given).__name__}, not a list: pass [model, ...] or a mapping from names")
+    if not isinstance(given, Iterable):
+        raise TypeError(f"models={given!r} is not a list: pass [model, ...] or a mapping from names")
+    named = dict(given) if isinstance(given, Mapping) else {f"model {k}": m for k, m in enumerate(given)}
+    if not named:
+        raise ValueError("models is empty: pass at least one fitted model")
+    for name in named:
+        if not isinstance(name, str):
+            raise TypeError(f"models has the name {name!r}, a {type(name).__name__}: pass names as text")
+    pairs = list(named.items())
+    for k, (name, model) in enumerate(pairs):
+        for other, earlier in pairs[:k]:
+            if _same(model, earlier):
+                raise ValueError(
+                    f"{other!r} and {name!r} are the same model: pass each once, copies of a model that is trained "
+                    "further"
+                )
+    return named
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (isinstance(a, MethodType) and isinstance(b, MethodType) and a == b)
 
 
 def _check_devices(named: dict[str, Any]) -> None:
@@ -245,40 +335,8 @@ def _check_devices(named: dict[str, Any]) -> None:
         raise ValueError(f"{first!r} is on {one} and {second!r} on {other}: move the models to one device")
 
 
-def _base(problem: Problem) -> tuple[Caller, Base]:
-    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
-    with blocks.session(problem):
-        return call, blocks.base_pass(problem, call)
-
-
-def _switched(problem: Problem, compare: str) -> tuple[Floats, Floats, Floats]:
-    """Reliance (p,) over all pairs, how each row moves it (p, n), and the rows' losses (n,)."""
-    call, base = _base(problem)
-    plan = plans.Pairs(problem.n)
-    with blocks.session(problem):
-        jobs = routes.jobs(problem, base, plan, "auto")
-        run, jobs = routes.run(problem, jobs, base, call, "auto")
-    linear = {f.name: job.linear for job in jobs for f in job.features if job.linear is not None}
-    losses, found = base.host_losses[0], []
-    for feature in problem.features:
-        route = linear.get(feature.name)
-        moments = run.moments[feature.name][0] if route is None else route.moments(feature)
-        found.append(inference.summarize(moments, losses, None, plan, compare, effect=np.zeros(problem.n)))
-    return np.asarray([s.value for s in found]), np.stack([_influence(s.influence) for s in found]), losses
-
-
-def _scrambled(problem: Problem, compare: str) -> tuple[Floats, Floats, Floats]:
-    """The same with residuals exchanged."""
-    known, plan = variables.gather(problem, None, None, None), plans.Pairs(problem.n)
-    method, rest = "conditional_model_reliance", {"": variables.REST}
-    measured = conditional._measure(problem, known, None, Scrambler(), plan, compare, rest, method)
-    found = measured[problem.losses[0].name]
-    return found[""].values, _influence(found.influences[""].rows), _base(problem)[1].host_losses[0]
-
-
-def _influence(rows: Floats | None) -> Floats:
-    assert rows is not None
-    return rows
+def _parts(samples: int) -> list[slice]:
+    return [slice(start, min(start + _AT_ONCE, samples)) for start in range(0, samples, _AT_ONCE)]
 
 
 def _resamples(key: int, n: int, samples: slice) -> Floats:
