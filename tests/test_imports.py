@@ -25,11 +25,13 @@ ORDER = (
     "tree_readers",
     "models",
     "features",
+    "several_inputs",
     "kernels",
     "stores",
     "inputs",
     "variables",
     "plans",
+    "partial_plans",
     "constant_plans",
     "sampled_plans",
     "draws",
@@ -70,7 +72,7 @@ CORE = {"numpy", "scipy", "array_api_compat", "array_api_extra", "tqdm"}
 BACKENDS = {"torch", "jax", "jaxlib", "cupy", "array_api_strict", "dask"}
 HEAVY = ("torch", "jax", "cupy", "pandas", "sklearn", "matplotlib", "lightgbm", "xgboost")
 # _array.py knows the backend; models.py adapts torch modules; two modules use the frameworks' gradients.
-KNOW_BACKENDS = {"_array", "models", "classes.torch_framework", "classes.jax_framework"}
+KNOW_BACKENDS = {"_array", "models", "several_inputs", "classes.torch_framework", "classes.jax_framework"}
 
 
 @dataclass(frozen=True)

@@ -192,6 +192,12 @@ def from_host(values: np.ndarray[Any, Any], xp: Namespace, dev: Device, dtype: D
     return xp.asarray(values, dtype=dtype, device=dev)
 
 
+def beside(x: Array, other: Array) -> Array:
+    """A host array where the other array is; anything else stays where it is."""
+    xp = namespace(other)
+    return from_host(x, xp, device(other)) if isinstance(x, np.ndarray) and xp is not namespace(x) else x
+
+
 def to_host(x: Array) -> np.ndarray[Any, Any]:
     """Download an array, explicitly, to NumPy."""
     if isinstance(x, np.ndarray | np.generic):

@@ -14,7 +14,7 @@ from reliance.corrections import Runner
 from reliance.draws import Sampler
 from reliance.executors import Caller
 from reliance.importance import base_risks, checked_shifts, reliance_plan
-from reliance.inputs import Block, Problem, Progress, as_array, check_choice, prepare
+from reliance.inputs import Block, Problem, Progress, check_choice, prepare
 from reliance.plans import Plan
 from reliance.results import Importance
 from reliance.rng import RandomState
@@ -112,7 +112,7 @@ def relative_importance(
     """
     check_choice(compare, _COMPARE, "compare")
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
-    on_host = tables.is_table(X) or isinstance(as_array(X, "X"), np.ndarray)
+    on_host = tables.is_table(X) or isinstance(X, np.ndarray | list | tuple)
     moved = on_host and not isinstance(problem.flat, np.ndarray)
     known = variables.gather(problem, context, y, moved)
     sets = variables.resolve_given(given, known)

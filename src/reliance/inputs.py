@@ -13,13 +13,15 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, models, tables
+from reliance import _array, models, several_inputs, tables
 from reliance._array import Array, Device, Namespace
 from reliance.features import Feature, column_names, resolve_features
 from reliance.losses import Loss, Metric, compares_labels, resolve_all
 from reliance.models import Model
 from reliance.rng import RandomState, resolve_key
+from reliance.several_inputs import Inputs
 from reliance.stores import ArrayStore, Store
+from reliance.tables import Table
 
 DEFAULT_MEMORY = "1GB"
 CURVES = ("curves", "ice")
@@ -120,7 +122,8 @@ def prepare(
     table = tables.read(X, "X") if tables.is_table(X) else None
     if table is not None:
         X, names = table.array, table.names if names is None else names
-    X = as_array(X, "X")
+    inputs = several_inputs.read(X, features, names) if several_inputs.is_several(X) else None
+    X = as_array(X, "X") if inputs is None else inputs.array
     y = None if y is None else as_array(y, "y")
     weights = None if weights is None else as_array(weights, "weights")
     _check_rows(X)
@@ -129,8 +132,13 @@ def prepare(
     # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
     _check_finite(X, y)
     host_weights = None if weights is None else _checked_weights(weights)
-    X, y, weights = models.at_home(model, X, y, weights)
-    adapted = models.on_arrays_of(models.adapt(model, losses), X)
+    if inputs is None:
+        X, y, weights = models.at_home(model, X, y, weights)
+        adapted = models.on_arrays_of(models.adapt(model, losses), X)
+    else:
+        inputs = inputs.at_home(model)
+        X, y, weights = (None if a is None else _array.beside(a, inputs.array) for a in (X, y, weights))
+        adapted, names = inputs.model(models.adapt(model, losses)), inputs.names
     if table is not None:
         adapted = models.on_table(adapted, table)
     return Problem(
@@ -139,7 +147,7 @@ def prepare(
         targets=tuple(_target(function, y, adapted) for function in losses),
         weights=weights,
         host_weights=host_weights,
-        features=resolve_features(features, names, tuple(X.shape[1:])),
+        features=resolve_features(features, names, tuple(X.shape[1:])) if inputs is None else inputs.features,
         losses=losses,
         several=isinstance(loss, list | tuple),
         key=resolve_key(rng),
@@ -148,8 +156,14 @@ def prepare(
         progress=_checked_progress(progress),
         keep=_checked_keep(keep, keeps),
         names=column_names(names, tuple(X.shape[1:])),
-        coded=() if table is None else table.coded,
+        coded=_coded(table, inputs),
     )
+
+
+def _coded(table: Table | None, inputs: Inputs | None) -> tuple[int, ...]:
+    if inputs is not None:
+        return tuple(range(len(inputs.pieces)))
+    return () if table is None else table.coded
 
 
 def check_draws(draws: Any, name: str = "draws") -> int:

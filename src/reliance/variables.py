@@ -48,8 +48,8 @@ class Variables:
         if found and bad:
             name = next(name for name, place in self.columns.items() if bad[0] in place)
             raise TypeError(
-                f"column {name!r} holds text, categories, dates or missing entries, and samplers compute with numbers: "
-                "encode it first, or leave it out of features and given"
+                f"column {name!r} holds text, categories, dates, missing entries or one of several inputs, and "
+                "samplers compute with numbers: encode it first, or leave it out of features and given"
             )
         return found
 

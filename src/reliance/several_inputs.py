@@ -1,0 +1,218 @@
+"""Models of several inputs: a tuple or a mapping of arrays, of which a feature is one input, or a part of one.
+
+The engine moves row numbers. Each input is cut into pieces, such that a feature is a set of whole pieces, and a piece
+is one column that holds the number of the row it is taken from. Before the model is called, the pieces are put together
+again from those rows. So inputs of any shape and type are exchanged as they are, by the same engine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import models
+from reliance._array import (
+    Array,
+    describe,
+    device,
+    from_host,
+    index_dtype,
+    is_array,
+    is_floating,
+    itemsize,
+    namespace,
+    to_host,
+)
+from reliance.features import Feature
+from reliance.models import Model
+
+# Bytes of inputs that are put together for one call on a CPU.
+_CALL_BYTES = 2**25
+
+
+def is_several(X: Any) -> bool:
+    """Whether X is a tuple or a mapping of arrays, rather than one array."""
+    parts = list(X.values()) if isinstance(X, Mapping) else X if isinstance(X, tuple) else []
+    return len(parts) > 0 and all(is_array(part) and getattr(part, "ndim", 0) > 0 for part in parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """The inputs of a model and their pieces.
+
+    Attributes
+    ----------
+    parts : dict from names to arrays (n, ...)
+    named : bool
+        Whether the model takes them by name, ``model(**inputs)``, or in their order, ``model(*inputs)``.
+    pieces : tuple of (name, mask)
+        Which input, and which entries of a row of it, a host array of booleans; None: all of them.
+    features : tuple of Feature
+        Whose columns are pieces.
+    """
+
+    parts: dict[Any, Array]
+    named: bool
+    pieces: tuple[tuple[Any, NDArray[np.bool_] | None], ...]
+    features: tuple[Feature, ...]
+
+    @property
+    def array(self) -> Array:
+        """``(n, pieces)``: from which row each piece of each row is taken, in the beginning from the row itself."""
+        first = next(iter(self.parts.values()))
+        xp, dev = namespace(first), device(first)
+        own = np.broadcast_to(np.arange(first.shape[0])[:, None], (first.shape[0], len(self.pieces)))
+        return from_host(np.ascontiguousarray(own), xp, dev, index_dtype(xp))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the pieces."""
+        return tuple(f"{name}, piece {k}" for k, (name, _) in enumerate(self.pieces))
+
+    def at_home(self, model: Any) -> Inputs:
+        """Inputs of NumPy go to the device of a torch module, floating ones in its dtype; others stay."""
+        if not models.is_torch_module(model):
+            return self
+        import array_api_compat.torch as xp
+
+        home = models.torch_home(model)
+        dev, dtype = (device(xp.empty(0)), None) if home is None else home
+        moved = {}
+        for name, part in self.parts.items():
+            if isinstance(part, np.ndarray):
+                part = from_host(part, xp, dev)
+            elif device(part) != dev:
+                raise ValueError(
+                    f"X[{name!r}] is on {device(part)} but the model's parameters are on {dev}: move one of them"
+                )
+            moved[name] = part.to(dtype) if dtype is not None and is_floating(xp, part.dtype) else part
+        return dataclasses.replace(self, parts=moved)
+
+    def model(self, model: Model) -> Model:
+        """The model as a function of row numbers."""
+        predict, put_together = model.predict, self._assembler()
+
+        def of_rows(block: Array) -> Array:
+            inputs = put_together(block)
+            return predict(**inputs) if self.named else predict(*inputs.values())  # type: ignore[call-arg]
+
+        of_rows.__qualname__ = models.name_of(model.source)
+        width = sum(math.prod(part.shape[1:]) * itemsize(part) for part in self.parts.values())
+        rows = max(1, min(model.block_rows or 2048, _CALL_BYTES // max(width, 1)))
+        # Another source: what a library knows of its own model is not true of row numbers.
+        return Model(of_rows, of_rows, model.classes, rows, model.session)
+
+    def _assembler(self) -> Callable[[Array], dict[Any, Array]]:
+        first = next(iter(self.parts.values()))
+        xp, dev = namespace(first), device(first)
+        masks = [None if mask is None else from_host(mask, xp, dev) for _, mask in self.pieces]
+
+        def put_together(block: Array) -> dict[Any, Array]:
+            made: dict[Any, Array] = {}
+            for column, ((name, _), mask) in enumerate(zip(self.pieces, masks, strict=True)):
+                taken = xp.take(self.parts[name], block[:, column], axis=0)
+                made[name] = taken if name not in made else xp.where(mask, taken, made[name])
+            return made
+
+        return put_together
+
+
+def read(X: Any, features: Any, names: Sequence[str] | None) -> Inputs:
+    """Inputs and features, checked."""
+    parts = dict(X) if isinstance(X, Mapping) else dict(enumerate(X))
+    if names is not None:
+        raise ValueError("names= is for columns of one array: X is several inputs; name features as {'name': input}")
+    first_name, first = next(iter(parts.items()))
+    for name, part in parts.items():
+        if namespace(part) is not namespace(first) or device(part) != device(first):
+            raise TypeError(
+                f"X[{name!r}] is a {describe(part)} but X[{first_name!r}] is a {describe(first)}: convert one of them"
+            )
+        if part.shape[0] != first.shape[0]:
+            raise ValueError(
+                f"X[{name!r}] has {part.shape[0]} rows but X[{first_name!r}] has {first.shape[0]}: they must agree"
+            )
+    chosen = _masks(_by_name(features, parts), parts)
+    pieces: list[tuple[Any, NDArray[np.bool_] | None]] = []
+    columns: dict[str, list[int]] = {feature: [] for feature in chosen}
+    for name, part in parts.items():
+        here = {feature: masks[name] for feature, masks in chosen.items() if name in masks}
+        for mask, owners in _cut(here, tuple(part.shape[1:])):
+            for feature in owners:
+                columns[feature].append(len(pieces))
+            pieces.append((name, mask))
+    found = tuple(Feature(feature, tuple(place)) for feature, place in columns.items())
+    return Inputs(parts, isinstance(X, Mapping), tuple(pieces), found)
+
+
+def _by_name(features: Any, parts: dict[Any, Array]) -> dict[str, list[Any]]:
+    """For each feature what it is made of: inputs, or (input, part of it)."""
+    if features is None:
+        return {_label(name): [name] for name in parts}
+    if isinstance(features, Mapping):
+        return {
+            str(name): list(members) if isinstance(members, list) else [members] for name, members in features.items()
+        }
+    if isinstance(features, str) or not isinstance(features, Sequence):
+        raise TypeError(
+            f"features={features!r}: for several inputs pass a list of inputs, or a mapping from names to an input, "
+            "(input, slice), (input, mask) or a list of these"
+        )
+    return {_label(name): [name] for name in features}
+
+
+def _label(name: Any) -> str:
+    return name if isinstance(name, str) else f"input {name}"
+
+
+def _masks(wanted: dict[str, list[Any]], parts: dict[Any, Array]) -> dict[str, dict[Any, NDArray[np.bool_]]]:
+    """For each feature and each input that it touches, which entries of a row belong to it."""
+    found: dict[str, dict[Any, NDArray[np.bool_]]] = {}
+    for feature, members in wanted.items():
+        found[feature] = {}
+        for member in members:
+            name, where = member if isinstance(member, tuple) and len(member) == 2 else (member, None)
+            if isinstance(name, bool) or name not in parts:
+                raise ValueError(f"features: {feature!r} names the input {name!r}, but X has {list(parts)}")
+            mask = _mask(where, tuple(parts[name].shape[1:]), f"features: {feature!r}, input {name!r}")
+            found[feature][name] = found[feature].get(name, np.zeros_like(mask)) | mask
+    return found
+
+
+def _mask(where: Any, shape: tuple[int, ...], what: str) -> NDArray[np.bool_]:
+    mask = np.zeros(shape, dtype=bool)
+    if where is None:
+        return ~mask
+    if isinstance(where, slice | int | np.integer) and not isinstance(where, bool) and shape:
+        mask[where] = True
+    else:
+        given = to_host(where) if is_array(where) else np.asarray(where)
+        if given.dtype != np.bool_ or given.shape != shape:
+            raise ValueError(
+                f"{what}: pass a slice of the first axis of a row, or a boolean mask of the shape {shape} of a row"
+            )
+        mask |= given
+    if not mask.any():
+        raise ValueError(f"{what}: {where!r} chooses nothing of a row of the shape {shape}")
+    return mask
+
+
+def _cut(
+    here: dict[str, NDArray[np.bool_]], shape: tuple[int, ...]
+) -> list[tuple[NDArray[np.bool_] | None, list[str]]]:
+    """The pieces of an input: entries that the same features hold, and which features these are."""
+    if not here:
+        return [(None, [])]
+    owners = np.stack([mask.reshape(-1) for mask in here.values()])  # (features, entries)
+    kinds, which = np.unique(owners, axis=1, return_inverse=True)
+    names, found = list(here), []
+    for k in range(kinds.shape[1]):
+        mask = None if kinds.shape[1] == 1 else (which.reshape(-1) == k).reshape(shape)
+        found.append((mask, [names[f] for f in np.flatnonzero(kinds[:, k])]))
+    return found
