@@ -8,9 +8,10 @@ from typing import Any
 
 from reliance.classes.convex import ConvexLinearClass
 from reliance.classes.differentiable import DifferentiableClass
-from reliance.classes.finite import FiniteClass, Members
+from reliance.classes.finite import FiniteClass
 from reliance.classes.kernel import KernelClass
 from reliance.classes.linear import LeastSquaresClass
+from reliance.classes.members import Members
 from reliance.classes.protocol import ClassData, Member, ModelClass, Range
 from reliance.features import Feature
 from reliance.inputs import check_choice

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import combinations
 from types import MethodType
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from reliance import inference, models, rng
 from reliance.blocks import Reporter
 from reliance.classes import stacked
+from reliance.classes.members import Members
 from reliance.classes.protocol import ClassData, Member, Range
 from reliance.classes.stacked import Fitted
 from reliance.features import Feature
@@ -24,63 +26,6 @@ from reliance.losses import Loss, resolve_all
 Floats = NDArray[np.float64]
 # Which random numbers the resampled rows are (see `rng.stream`), and how many samples of the rows are made at a time.
 _RESAMPLES, _AT_ONCE = 102, 32
-
-
-@dataclass(frozen=True, eq=False)
-class Members:
-    """The models of a finite class, one by one.
-
-    Attributes
-    ----------
-    names : tuple of str
-        The M models.
-    risks : array (M,)
-    inside : boolean array (M,)
-        Whether they are in the Rashomon set.
-    values : array (M, p)
-        Their reliance on each feature; nan for models that were not measured, being outside.
-    sample_values, sample_risks, sample_inside : arrays (B, M, p), (B, M), (B, M), or None
-        The same on B bootstrap samples of the rows (``FiniteClass(bootstrap=B)``).
-    """
-
-    names: tuple[str, ...]
-    risks: Floats
-    inside: NDArray[np.bool_]
-    values: Floats
-    sample_values: Floats | None = None
-    sample_risks: Floats | None = None
-    sample_inside: NDArray[np.bool_] | None = None
-
-    def resampled(self, reference: int | None, scale: float, shift: float) -> Members:
-        """With who is in the set of each sample: risk <= scale * (risk of the reference, or of the best) + shift."""
-        if self.sample_risks is None:
-            return self
-        against = self.sample_risks.min(axis=1) if reference is None else self.sample_risks[:, reference]
-        inside = self.sample_risks <= scale * against[:, None] + shift
-        return replace(self, sample_inside=inside)
-
-    def distribution(self, feature: int) -> tuple[Floats, Floats]:
-        """Values of one feature over samples and their good models, and their weights, which sum to 1.
-
-        Each sample of the rows counts equally, and within it each model of its Rashomon set: the Rashomon importance
-        distribution of Donnelly et al. (2023).
-        """
-        if self.sample_values is None or self.sample_inside is None:
-            raise ValueError("there are no samples of the rows: pass FiniteClass(models, bootstrap=500)")
-        inside = self.sample_inside
-        counts = inside.sum(axis=1, keepdims=True)
-        weights = np.where(inside, 1.0 / np.maximum(counts, 1), 0.0) / max(int(np.sum(counts > 0)), 1)
-        return self.sample_values[:, :, feature][inside], weights[inside]
-
-    def quantiles(self, levels: Any = (0.05, 0.5, 0.95)) -> Floats:
-        """Quantiles (p, len(levels)) of each feature's `distribution`."""
-        return np.stack([_quantiles(*self.distribution(j), np.asarray(levels)) for j in range(self.values.shape[1])])
-
-
-def _quantiles(values: Floats, weights: Floats, levels: Floats) -> Floats:
-    order = np.argsort(values)
-    reached = np.cumsum(weights[order])
-    return np.asarray(values[order][np.minimum(np.searchsorted(reached, levels * reached[-1]), len(values) - 1)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +48,8 @@ class FiniteClass:
         A loss of single rows: a name, or ``loss(y, prediction) -> (m,)``.
     bootstrap : int, optional
         B samples of the rows, for the distribution of reliance over data and good models (``result.members``). Risks
-        are those of each sample. Reliances are linear in how often a row was drawn, as base and as donor: exact to the
-        first order in 1/n, without evaluating a model again.
+        are those of each sample, and so is what a ratio divides by. The increase of the risk is linear in how often a
+        row was drawn, as base and as donor: exact to the first order, without evaluating a model again.
 
     References
     ----------
@@ -230,10 +175,13 @@ class FiniteClass:
             table.values[rows, found.features] = found.values
             if table.samples is None or found.influence is None:
                 continue
-            for part in _parts(len(table.samples)):
-                weights = _resamples(key, n, part)
+            losses = np.stack([state.fitted[k].losses for k in rows])
+            for some in _parts(len(table.samples)):
+                weights = _resamples(key, n, some)
                 moved = np.einsum("bn,mpn->bmp", weights - 1.0, found.influence, optimize=True) / n
-                table.samples[part, rows, found.features] = found.values + moved
+                if question.compare == "ratio":  # of linear sums, over the sample's own risk
+                    moved = _rescaled(moved, state.risks[rows], weights @ losses.T / n)
+                table.samples[some, rows, found.features] = found.values + moved
         table.measured[wanted] = True
 
     def _state(self, data: ClassData) -> _State:
@@ -311,14 +259,11 @@ def _named(given: Any) -> dict[str, Any]:
     for name in named:
         if not isinstance(name, str):
             raise TypeError(f"models has the name {name!r}, a {type(name).__name__}: pass names as text")
-    pairs = list(named.items())
-    for k, (name, model) in enumerate(pairs):
-        for other, earlier in pairs[:k]:
-            if _same(model, earlier):
-                raise ValueError(
-                    f"{other!r} and {name!r} are the same model: pass each once, copies of a model that is trained "
-                    "further"
-                )
+    for (one, model), (other, later) in combinations(named.items(), 2):
+        if _same(model, later):
+            raise ValueError(
+                f"{one!r} and {other!r} are the same model: pass each once, copies of a model that is trained further"
+            )
     return named
 
 
@@ -333,6 +278,15 @@ def _check_devices(named: dict[str, Any]) -> None:
     if len(devices) > 1:
         (one, first), (other, second) = list(devices.items())[:2]
         raise ValueError(f"{first!r} is on {one} and {second!r} on {other}: move the models to one device")
+
+
+def _rescaled(moved: Floats, risks: Floats, sample_risks: Floats) -> Floats:
+    """Changes (B, m, p) of ratios to all rows' risks, as those of ratios to the samples' risks; infinite at risk 0."""
+    scale = np.full_like(sample_risks, np.inf)
+    np.divide(risks, sample_risks, out=scale, where=sample_risks > 0.0)
+    scale = scale[:, :, None]
+    signed = np.where(np.isinf(scale), np.abs(moved), moved)
+    return np.multiply(signed, scale, out=np.zeros_like(moved), where=moved != 0.0)
 
 
 def _parts(samples: int) -> list[slice]:

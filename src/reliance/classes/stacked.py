@@ -222,9 +222,9 @@ def reliances(question: Question, parts: dict[int, Fitted], advance: Callable[[i
             step = max(1, parts[some[0]].problem.memory // (4 * len(some) * 48 * rows))
             for start in range(0, p, step):
                 chosen = slice(start, min(start + step, p))
-                part = replace(question, features=question.features[chosen])
-                share = _Share(advance, len(some) * len(part.features) * rows**2)
-                values, influence = _measured(part, [parts[k] for k in some], share)
+                asked = replace(question, features=question.features[chosen])
+                share = _Share(advance, len(some) * len(asked.features) * rows**2)
+                values, influence = _measured(asked, [parts[k] for k in some], share)
                 share(1, 1)
                 yield Reliances(tuple(some), chosen, values, influence)
 
@@ -316,7 +316,7 @@ def _switched(problem: Problem, one: Fitted, share: _Share, compare: str) -> _Fo
 
 def _scrambled(problem: Problem, one: Fitted, share: _Share, compare: str) -> _Found:
     """The same with residuals exchanged."""
-    known, plan = variables.gather(problem, None, None, None), plans.Pairs(problem.n)
+    known, plan = variables.gather(problem, None, None), plans.Pairs(problem.n)
     advance = Reporter(len(problem.features) * plan.n * plan.columns, share)
     study = studies.Study(Runner(problem, one.base, one.call, advance), known, None, Scrambler(), plan, compare)
     found: _Found = []

@@ -1,0 +1,68 @@
+"""The models of a list, one by one: risks, reliances, and their distribution over samples of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """The models of a finite class, one by one.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The M models.
+    risks : array (M,)
+    inside : boolean array (M,)
+        Whether they are in the Rashomon set.
+    values : array (M, p)
+        Their reliance on each feature; nan for models that were not measured, being outside.
+    sample_values, sample_risks, sample_inside : arrays (B, M, p), (B, M), (B, M), or None
+        The same on B bootstrap samples of the rows (``FiniteClass(bootstrap=B)``).
+    """
+
+    names: tuple[str, ...]
+    risks: Floats
+    inside: NDArray[np.bool_]
+    values: Floats
+    sample_values: Floats | None = None
+    sample_risks: Floats | None = None
+    sample_inside: NDArray[np.bool_] | None = None
+
+    def resampled(self, reference: int | None, scale: float, shift: float) -> Members:
+        """With who is in the set of each sample: risk <= scale * (risk of the reference, or of the best) + shift."""
+        if self.sample_risks is None:
+            return self
+        against = self.sample_risks.min(axis=1) if reference is None else self.sample_risks[:, reference]
+        inside = self.sample_risks <= scale * against[:, None] + shift
+        return replace(self, sample_inside=inside)
+
+    def distribution(self, feature: int) -> tuple[Floats, Floats]:
+        """Values of one feature over samples and their good models, and their weights, which sum to 1.
+
+        Each sample of the rows counts equally, and within it each model of its Rashomon set: the Rashomon importance
+        distribution of Donnelly et al. (2023).
+        """
+        if self.sample_values is None or self.sample_inside is None:
+            raise ValueError("there are no samples of the rows: pass FiniteClass(models, bootstrap=500)")
+        inside = self.sample_inside
+        counts = inside.sum(axis=1, keepdims=True)
+        weights = np.where(inside, 1.0 / np.maximum(counts, 1), 0.0) / max(int(np.sum(counts > 0)), 1)
+        return self.sample_values[:, :, feature][inside], weights[inside]
+
+    def quantiles(self, levels: Any = (0.05, 0.5, 0.95)) -> Floats:
+        """Quantiles (p, len(levels)) of each feature's `distribution`."""
+        return np.stack([_quantiles(*self.distribution(j), np.asarray(levels)) for j in range(self.values.shape[1])])
+
+
+def _quantiles(values: Floats, weights: Floats, levels: Floats) -> Floats:
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    return np.asarray(values[order][np.minimum(np.searchsorted(reached, levels * reached[-1]), len(values) - 1)])
