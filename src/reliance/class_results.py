@@ -119,6 +119,8 @@ class ClassReliance:
         -----
         The bar is what models achieve; thin whiskers reach to what is certified where that is further out.
         """
+        if isinstance(most, bool) or not isinstance(most, int | np.integer):
+            raise TypeError(f"most={most!r} is not an integer: give how many features to draw")
         if most < 1:
             raise ValueError(f"most={most} leaves nothing to draw: give 1 or more")
         order = np.argsort(-self.achieved_upper, kind="stable")[:most]
@@ -152,6 +154,8 @@ class ClassReliance:
             f"{self._method}: {self.compare} of {self.loss} over {self.model_class}, n = {self.n}, "
             f"risk at most {self.bound:.4g} (reference {self.reference_risk:.4g})"
         )
+        if self.members is not None:
+            title += f", {int(self.members.inside.sum())} of {len(self.members.names)} models"
         chosen, closing = np.arange(len(self.names)), ""
         if len(chosen) > _SHOWN:
             chosen = np.argsort(-self.achieved_upper, kind="stable")[:_SHOWN]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, class_results
+from reliance import _array, blocks, class_results, tables
 from reliance._array import Array
 from reliance.class_results import ClassReliance
 from reliance.classes.protocol import ClassData, Member, ModelClass, Range
@@ -64,7 +64,7 @@ def model_class_reliance(
         Switched risk over, or minus, the risk.
     features, names, rng, memory, progress
         As in `ablation_importance`; ``rng`` is for the starts of searches and for bootstraps, ``progress`` counts
-        features.
+        features, or the rows that the models of a `FiniteClass` are called with.
     confidence : float, optional
         A level such as 0.95, for ``outer``: bounds of the range over the models that are good for *new* rows. Needs
         ``loss_bound`` and a reference that was not chosen on these rows. Usually very wide.
@@ -101,10 +101,12 @@ def model_class_reliance(
     >>> bool(np.isclose(rl.model_reliance(model, X, y).values[0], result.upper[0]))
     True
     """
+    _check_confidence(confidence, loss_bound, reference)
     question = _ask(model_class, X, y, epsilon, relative, reference, compare, features, names, rng, memory, progress)
     found = question.ranges(question.bound)
-    outer = None if confidence is None else _outer(question, reference, confidence, loss_bound)
-    return question.result(found, confidence, outer)
+    if confidence is None or loss_bound is None:
+        return question.result(found)
+    return question.result(found, float(confidence), _outer(question, float(confidence), float(loss_bound)))
 
 
 def conditional_model_class_reliance(
@@ -183,7 +185,8 @@ class Question:
 
     def ranges(self, bound: float) -> list[Range]:
         features = self.problem.features
-        with blocks.progress(self.problem, len(features)) as advance:
+        unit = "rows" if isinstance(self.model_class, FiniteClass) else "features"
+        with blocks.progress(self.problem, len(features), unit) as advance:
             return self.model_class.ranges(self.data, bound, features, self.compare, self.conditional, advance)
 
     def result(self, found: list[Range], confidence: float | None = None, outer: Floats | None = None) -> ClassReliance:
@@ -233,10 +236,16 @@ def _ask(
         raise TypeError(f"model_class={model_class!r} is not a class of models: pass rl.LinearClass(), for instance")
     if not _is_number(epsilon) or not 0.0 <= float(epsilon) < math.inf:
         raise ValueError(f"epsilon={epsilon!r}: pass a number of at least 0, how much worse a good model may be")
+    if not isinstance(relative, bool | np.bool_):
+        raise TypeError(f"relative={relative!r}: pass True for a share of the reference's risk, False for a risk added")
     # The rows are checked as for a model; which one does not matter here.
     problem = prepare(_no_model, X, y, features, "squared_error", None, rng, memory, None, progress, names)
-    data = _class_data(problem, model_class)
+    data = _class_data(problem, model_class, X)
     risk = _reference_risk(model_class, data, reference)
+    if relative and risk < 0.0:
+        raise ValueError(
+            f"the reference's risk is {risk:g}: a share of a negative risk is no allowance; pass relative=False"
+        )
     bound = (1.0 + float(epsilon)) * risk if relative else risk + float(epsilon)
     return Question(model_class, problem, data, risk, bound, float(epsilon), relative, reference, compare, conditional)
 
@@ -249,7 +258,7 @@ def _is_number(x: Any) -> bool:
     return isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool)
 
 
-def _class_data(problem: Problem, model_class: ModelClass) -> ClassData:
+def _class_data(problem: Problem, model_class: ModelClass, given: Any) -> ClassData:
     y = problem.targets[0]
     if y is None:
         raise ValueError("y is None: the risk of models needs labels")
@@ -258,9 +267,18 @@ def _class_data(problem: Problem, model_class: ModelClass) -> ClassData:
     host = _array.to_host(y)
     if bool(np.all(host == host[:1])):
         raise ValueError("y is constant: there is nothing to predict, and no model relies on anything")
-    # Models of a list take rows as they are; coefficients need numbers that can be multiplied with them.
-    X = problem.flat if isinstance(model_class, FiniteClass) else _array.as_floating(problem.flat)
-    return ClassData(X, y, problem.key, problem.memory)
+    if isinstance(model_class, FiniteClass):  # its models take rows as they are, tables too
+        return ClassData(given if tables.is_table(given) else problem.flat, y, problem.key, problem.memory)
+    # Coefficients need numbers that can be multiplied with them.
+    name = type(model_class).__name__
+    if problem.coded:
+        column = problem.names[problem.coded[0]]
+        raise TypeError(f"X: column {column!r} holds text, categories or dates, but {name} needs numbers: encode it")
+    if host.dtype.kind not in "biuf":
+        raise TypeError(f"y has dtype {host.dtype}, but {name} needs numbers: encode the labels")
+    if host.ndim != 1:
+        raise ValueError(f"y has shape {host.shape}, but {name} has one output: pass y of shape ({host.shape[0]},)")
+    return ClassData(_array.as_floating(problem.flat), y, problem.key, problem.memory)
 
 
 def _reference_risk(model_class: ModelClass, data: ClassData, reference: Any) -> float:
@@ -268,8 +286,10 @@ def _reference_risk(model_class: ModelClass, data: ClassData, reference: Any) ->
         return model_class.best(data).risk
     if not _is_number(reference):
         return model_class.contains(data, reference).risk
+    if not math.isfinite(reference):
+        raise ValueError(f"reference={reference!r} is no risk: pass a finite number, a model of the class, or None")
     best: Member = model_class.best(data)
-    if not float(reference) >= best.risk:
+    if float(reference) < best.risk:
         raise ValueError(
             f"reference={reference!r} is a risk below {best.risk:g}, that of the best model found in the class: no "
             "model is that good, the Rashomon set is empty"
@@ -281,8 +301,11 @@ def _reference_risk(model_class: ModelClass, data: ClassData, reference: Any) ->
 # Finite samples
 
 
-def _outer(question: Question, reference: Any, confidence: float, loss_bound: float | None) -> Floats:
-    """Bounds (p, 2) for the population, see the notes of `model_class_reliance`."""
+def _check_confidence(confidence: float | None, loss_bound: float | None, reference: Any) -> None:
+    if confidence is None:
+        if loss_bound is not None:
+            raise ValueError(f"loss_bound={loss_bound!r} is used with confidence= only: pass both, or neither")
+        return
     if not _is_number(confidence) or not 0.0 < float(confidence) < 1.0:
         raise ValueError(f"confidence={confidence!r}: pass a level between 0 and 1, such as 0.95, or None")
     if loss_bound is None or not _is_number(loss_bound) or not 0.0 < float(loss_bound) < math.inf:
@@ -295,11 +318,20 @@ def _outer(question: Question, reference: Any, confidence: float, loss_bound: fl
             "confidence= needs reference=, a model that was not chosen on these rows: the best model here is closer to "
             "these rows than to new ones"
         )
+
+
+def _outer(question: Question, confidence: float, loss_bound: float) -> Floats:
+    """Bounds (p, 2) for the population, see the notes of `model_class_reliance`."""
+    if question.reference_risk > loss_bound:
+        raise ValueError(
+            f"loss_bound={loss_bound:g} is what the loss of a row cannot exceed, but the reference's mean loss is "
+            f"{question.reference_risk:g}"
+        )
     warnings.warn(
         "outer bounds by Hoeffding's inequality hold for every distribution and are usually very wide", stacklevel=3
     )
-    n, B = question.problem.n, float(loss_bound)
-    term = math.log(6.0 / (1.0 - float(confidence)))
+    n, B = question.problem.n, loss_bound
+    term = math.log(6.0 / (1.0 - confidence))
     q1, q2 = B * math.sqrt(term / (2 * n)), B * math.sqrt(term / (2 * (n // 2)))
     # The mean of loss(f) - (1 + epsilon) loss(reference), whose range is (2 + epsilon) B.
     enlarged = question.bound + (2.0 + (question.epsilon if question.relative else 0.0)) * q1
