@@ -23,6 +23,7 @@ ORDER = (
     "tables",
     "ensembles",
     "tree_readers",
+    "adapters",
     "models",
     "features",
     "several_inputs",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import ensembles, tables, tree_readers
+from reliance import adapters, ensembles, tables, tree_readers
 from reliance._array import (
     Array,
     Device,
@@ -27,9 +27,12 @@ from reliance._array import (
     same_device,
     to_host,
 )
+from reliance.adapters import onnx
 from reliance.ensembles import Ensemble
 from reliance.losses import Loss, Metric, compares_labels
 from reliance.tables import Table
+
+__all__ = ["FirstLayer", "Linear", "Model", "onnx"]
 
 # Libraries that check their input and schedule threads at each call want fewer, larger calls than an array function.
 _ESTIMATOR_BLOCK_ROWS = 16384
@@ -170,13 +173,21 @@ def on_arrays_of(model: Model, X: Array) -> Model:
 def on_table(model: Model, table: Table) -> Model:
     """The model as one of the engine's numbers, called with tables of the user's own kind if it takes any."""
     source = model.source
-    arrays_only = is_torch_module(source) or isinstance(source, Linear | FirstLayer | Ensemble)
-    if arrays_only or (hasattr(source, "n_features_in_") and not hasattr(source, "feature_names_in_")):
+    if _takes_arrays(source, table.names):
         tables.check_numbers(table, range(len(table.names)), f"model {name_of(source)} takes arrays, but X")
         return model
     # Trees that split on a library's own codes of categories cannot be read for ours.
     method = None if table.coded else model.method
     return dataclasses.replace(model, predict=tables.called(model.predict, table), method=method)
+
+
+def _takes_arrays(model: Any, names: Sequence[str]) -> bool:
+    """Whether a model does not know tables, or was fitted without the names of this one."""
+    if is_torch_module(model) or isinstance(model, Linear | FirstLayer | Ensemble):
+        return True
+    if not hasattr(model, "n_features_in_") or hasattr(model, "feature_names_in_"):
+        return False
+    return list(names) != list(getattr(model, "feature_names_", ()))  # CatBoost's own word for them
 
 
 def linear_form(model: Any) -> tuple[NDArray[np.float64], float] | None:
@@ -238,6 +249,8 @@ def adapt(model: object, functions: Sequence[Loss | Metric]) -> Model:
         return model
     if isinstance(model, type):
         raise TypeError(f"model={name_of(model)} is a class: pass a fitted instance of it")
+    if adapters.is_keras(model) and not is_torch_module(model):  # on its torch backend it is a torch module
+        return Model(adapters.keras_predict(model), model)
     if is_torch_module(model):
         return Model(model, model, session=lambda: _evaluation_mode(model))  # type: ignore[arg-type]
     if type(model).__module__.partition(".")[0] == "xgboost" and hasattr(model, "inplace_predict"):

@@ -1,0 +1,121 @@
+"""Models of other libraries as functions of arrays: Keras, and files of ONNX."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance._array import Array, describe, is_array
+
+# The types of ONNX that arrays can have, and NumPy's names for them.
+_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+}
+
+
+def is_keras(model: object) -> bool:
+    """Without importing Keras: whoever has a model of it has imported it."""
+    keras = sys.modules.get("keras")
+    return keras is not None and hasattr(keras, "Model") and isinstance(model, keras.Model)
+
+
+def keras_predict(model: Any) -> Callable[[Array], Array]:
+    """A Keras model in inference mode: NumPy gives NumPy, arrays of its backend stay where they are."""
+    import keras
+
+    def predict(*inputs: Array, **named: Array) -> Array:
+        given: Any = named or (inputs[0] if len(inputs) == 1 else list(inputs))
+        answer = model(given, training=False)
+        first = next(iter(named.values())) if named else inputs[0]
+        return keras.ops.convert_to_numpy(answer) if isinstance(first, np.ndarray) else answer
+
+    return predict
+
+
+class OnnxModel:
+    """A model in a file of ONNX, run by onnxruntime: see `reliance.models.onnx`."""
+
+    def __init__(self, path: str | os.PathLike[str], output: str | int, providers: Sequence[str]) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise ImportError(f"path={str(path)!r}: onnxruntime runs such files; install reliance[onnx]") from error
+        self.session = onnxruntime.InferenceSession(os.fspath(path), providers=list(providers))
+        self.inputs = {one.name: one for one in self.session.get_inputs()}
+        known = [one.name for one in self.session.get_outputs()]
+        if isinstance(output, int) and 0 <= output < len(known):
+            output = known[output]
+        if output not in known:
+            raise ValueError(f"output={output!r} is not an output of {os.path.basename(path)!r}: it has {known}")
+        self.output = output
+        self.__qualname__ = os.path.basename(os.fspath(path))
+        for one in self.inputs.values():
+            if one.type not in _TYPES:
+                raise TypeError(
+                    f"{self.__qualname__}: input {one.name!r} is a {one.type}: only arrays of numbers are taken"
+                )
+            if one.shape and isinstance(one.shape[0], int):
+                raise ValueError(
+                    f"{self.__qualname__}: input {one.name!r} takes exactly {one.shape[0]} rows at a time: export the "
+                    "model with a dynamic first axis"
+                )
+
+    def __call__(self, *arrays: NDArray[Any], **named: NDArray[Any]) -> NDArray[Any]:
+        given = named or dict(zip(self.inputs, arrays, strict=False))
+        if set(given) != set(self.inputs) or len(arrays) > len(self.inputs):
+            raise TypeError(f"{self.__qualname__} has the inputs {list(self.inputs)}: pass X as one array for each")
+        feeds = {name: self._cast(name, array) for name, array in given.items()}
+        (answer,) = self.session.run([self.output], feeds)
+        if not isinstance(answer, np.ndarray):
+            raise TypeError(
+                f"{self.__qualname__}: output {self.output!r} is a {type(answer).__name__}, not an array: choose "
+                "another with output=, or export the model without a map from labels to probabilities (zipmap)"
+            )
+        return answer
+
+    def _cast(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+        wanted = np.dtype(_TYPES[self.inputs[name].type])
+        if not isinstance(array, np.ndarray):
+            given = describe(array) if is_array(array) else type(array).__name__
+            raise TypeError(f"{self.__qualname__} takes NumPy arrays, not a {given}: pass X as NumPy")
+        if wanted.kind != array.dtype.kind:
+            raise TypeError(f"{self.__qualname__}: input {name!r} is {wanted} but X is {array.dtype}: convert X")
+        return np.ascontiguousarray(array, dtype=wanted)
+
+
+def onnx(
+    path: str | os.PathLike[str], *, output: str | int = 0, providers: Sequence[str] = ("CPUExecutionProvider",)
+) -> OnnxModel:
+    """A model from a file of ONNX, called on NumPy arrays (`onnxruntime`).
+
+    Parameters
+    ----------
+    path : str or path
+        The file. Its inputs must have a dynamic first axis, the rows.
+    output : str or int
+        Which of its outputs are the predictions.
+    providers : sequence of str
+        Where onnxruntime runs it.
+
+    Returns
+    -------
+    callable
+        ``(m, ...) -> (m, ...)``; of several inputs in their order, or by name. Floating rows are cast to the floating
+        type of the input, usually float32; anything else that does not fit is an error.
+
+    Examples
+    --------
+    >>> model = rl.models.onnx("model.onnx")  # doctest: +SKIP
+    >>> rl.permutation_importance(model, X, y)  # doctest: +SKIP
+    """
+    return OnnxModel(path, output, providers)
