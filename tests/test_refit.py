@@ -280,8 +280,9 @@ def test_cross_validated_importance_is_the_mean_over_folds(method):
     values = np.array([fold.values for fold in folds]).T
     np.testing.assert_allclose(result.folds, values, rtol=1e-12)
     np.testing.assert_allclose(result.values, values.mean(axis=1), rtol=1e-12)
-    error = np.sqrt((1 / 3 + 20 / 40) * values.var(axis=1, ddof=1))
-    np.testing.assert_allclose(result.std_error, error, rtol=1e-12)
+    whole = [measure(fit_linear(X[train], Y[train]), X, Y, rng=1, **options).values for train, _ in SPLITS]
+    moved = [fold.values - a - 2 * (a - np.mean(whole, axis=0)) for fold, a in zip(folds, whole, strict=True)]
+    np.testing.assert_allclose(result.std_error, stats.sem(moved, axis=0), rtol=1e-10)
     models = result.for_target("fitted models")
     error = np.sqrt(np.sum([fold.std_error**2 for fold in folds], axis=0)) / 3
     np.testing.assert_allclose(models.std_error, error, rtol=1e-12)
@@ -309,6 +310,7 @@ def test_cross_validated_importance_takes_functions_and_several_losses():
         fit_linear, X, Y, cv=SPLITS, rng=0, draws=3, loss=["squared_error", "absolute_error"]
     )
     np.testing.assert_array_equal(one.values, two["squared_error"].values)
+    np.testing.assert_array_equal(one.std_error, two["squared_error"].std_error)
     assert two["absolute_error"].loss == "absolute_error"
 
 
@@ -410,6 +412,7 @@ def test_a_failing_fold_of_cross_validation():
     with pytest.raises(rl.RefitError, match="refit of split 1 failed: ZeroDivisionError: no such model") as caught:
         rl.cross_validated_importance(fit, X, Y, cv=SPLITS, rng=0, draws=5)
     rest = rl.cross_validated_importance(fit_linear, X, Y, cv=[SPLITS[0], SPLITS[2]], rng=0, draws=5)
+    assert rest.target == "fitted models"  # two of three folds
     np.testing.assert_array_equal(caught.value.result.values, rest.values)
 
 
@@ -546,6 +549,7 @@ TEST = {"X_test": X, "y_test": Y}
         (crossed, {"method": lambda *a, **k: 1.0}, TypeError, "returned float: it must be an Importance"),
         (crossed, {"keep": "rows"}, ValueError, "keep is given"),
         (crossed, {"cv": [([0, 1], [2, 3])], "target": "algorithm"}, ValueError, "needs several fits"),
+        (crossed, {"cv": SPLITS[:2], "target": "algorithm"}, ValueError, "needs folds, each row tested once"),
     ],
 )
 def test_bad_input(call, options, error, message):
@@ -554,6 +558,8 @@ def test_bad_input(call, options, error, message):
 
 
 def test_bad_questions_to_a_result(result):
+    with pytest.raises(ValueError, match="was not measured: measure again with target='algorithm'"):
+        crossed(cv=SPLITS, draws=5, target="fitted models").for_target("algorithm")
     with pytest.raises(ValueError, match="target='models' is unknown"):
         result.for_target("models")
     with pytest.raises(ValueError, match="alternative='more' is not known"):

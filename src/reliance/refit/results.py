@@ -47,7 +47,7 @@ class AlgorithmReliance:
     models_error, models_skewness : arrays (p,)
         Standard error, and skewness of the estimate, for the fitted models (nan for a metric without losses of rows).
     algorithm_error : array (p,)
-        Nadeau and Bengio's standard error for the algorithm; nan for one split, which says nothing about it.
+        Standard error for the algorithm, Nadeau and Bengio's or a jackknife's; nan where it was not measured.
     n, models_freedom : int
         Rows measured, and the degrees of freedom that they leave.
     refits : int
@@ -94,13 +94,15 @@ class AlgorithmReliance:
     def for_target(self, target: str) -> AlgorithmReliance:
         """The same values with the errors of another target, without a new fit."""
         check_target(target, self.folds.shape[1])
+        if target == "algorithm" and np.isnan(self.algorithm_error).all():
+            raise ValueError("the error for the algorithm was not measured: measure again with target='algorithm'")
         return dataclasses.replace(self, target=target)
 
     def interval(self, level: float = 0.95) -> Floats:
         """Confidence intervals ``(p, 2)`` for the target; ratios on the logarithmic scale.
 
-        "fitted models": from the paired differences of rows, hull of the t interval and Hall's. "algorithm": t with
-        J - 1 degrees of freedom and the variance (1/J + n_test/n_train) S^2 of Nadeau and Bengio.
+        "fitted models": from the rows, the hull of the t interval and Hall's. "algorithm": t with J - 1 degrees of
+        freedom.
         """
         self._check_rows()
         gamma = np.zeros(len(self.names)) if self.target == "algorithm" else self.models_skewness
