@@ -18,6 +18,7 @@ from reliance.kernels import Predict
 from reliance.regressors import least_squares
 
 _ROUNDS = 20  # of the multiplier
+_SURFACE = 1e-5  # of the radius
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def loss_sums(predict: Predict, operands: Operands, shifts: Array, loss: str, ce
     """
     X, y, kept, lent = operands
     xp, (n, width), count = namespace(X), X.shape, shifts.shape[0]
-    rows = math.ceil(n / math.ceil(n * (count + 1) / max(cells, count + 1)))
+    rows = math.ceil(n / math.ceil(n / max(cells // (count + 1), 1)))  # equal blocks
 
     def strip(start: int) -> Array:
         at, inside = functional.strip_rows(X, start, rows)
@@ -105,6 +106,18 @@ def lagrangian(risk: Array, switched: Array, compare: str, pressure: Pressure) -
     pressed = pressure.multiplier + pressure.weight * (xp.log(risk) - pressure.log_bound)
     pressed = xp.where(pressed > 0, pressed, xp.zeros_like(pressed))
     return pressure.sign * change + pressed**2 / (2 * pressure.weight)
+
+
+def tangential(slope: Array, theta: Array, radius: float) -> Array:
+    """The slope without what leads out of the ball, for parameters on its surface.
+
+    Scaling back after a step is not enough: Adam gives all coordinates steps of one size, so that a slope along theta
+    becomes a step in another direction, and the search would settle beside the minimum.
+    """
+    xp = namespace(theta)
+    along, square = xp.sum(slope * theta), xp.sum(theta * theta)
+    outward = xp.logical_and(along < 0, square >= (radius * (1.0 - _SURFACE)) ** 2)
+    return slope - xp.where(outward, along / square, xp.zeros_like(along)) * theta
 
 
 def pressure_at(sign: float, bound: float, least: float) -> Pressure:

@@ -127,6 +127,7 @@ class DifferentiableClass:
             raise ValueError(
                 f"reference has parameters of norm {norm:g}, more than radius={self.radius:g}: raise radius"
             )
+        self._best(search, theta)  # it may be better than what a search finds
         return search.member(theta)
 
     def ranges(
@@ -142,11 +143,6 @@ class DifferentiableClass:
         search = Search.of(self, data)
         best = self._best(search)
         least = search.risk(best)
-        if least > bound:
-            raise ValueError(
-                f"no model with a risk of at most {bound:g} was found: the best has {least:g}. Pass fitted parameters, "
-                "more steps, or a larger epsilon"
-            )
         if least == 0.0:
             raise ValueError(
                 "the best model found predicts these rows exactly, and reliance is relative to its risk: pass more "
@@ -159,8 +155,8 @@ class DifferentiableClass:
             advance(1)
         return found
 
-    def _best(self, search: Search) -> Array:
+    def _best(self, search: Search, *others: Array) -> Array:
         known = _BEST.setdefault(search.data, weakref.WeakKeyDictionary())
         if self not in known:
-            known[self] = search.best()
+            known[self] = search.best(*others)
         return known[self]

@@ -13,6 +13,7 @@ import numpy as np
 
 from reliance import _array
 from reliance._array import Array, describe, epsilon, is_array, is_floating, namespace
+from reliance.classes.ascent import tangential
 from reliance.classes.frameworks import Merit, Operands, Pressure, as_column, is_tensor, not_differentiable
 
 
@@ -154,6 +155,7 @@ def _adam_steps(merit: Merit, radius: float) -> Callable[..., Any]:
             theta, m, v, t = state
             rate, donors = now
             slope, risk = jax.grad(merit, has_aux=True)(theta, operands, donors, pressure)
+            slope = tangential(slope, theta, radius)
             m, v, t = 0.9 * m + 0.1 * slope, 0.999 * v + 0.001 * slope**2, t + 1
             theta = theta - rate * (m / (1 - 0.9**t)) / (jnp.sqrt(v / (1 - 0.999**t)) + 1e-8)
             theta = theta * jnp.minimum(1.0, radius / jnp.linalg.norm(theta))

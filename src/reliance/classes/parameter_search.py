@@ -83,6 +83,8 @@ class Search:
             xp = namespace(X)
             order = _array.from_host(randomness.ordering(data.key, X.shape[0], 0), xp, device(X))
             X, y = (xp.take(framework.widened(a), order, axis=0) for a in (X, y))
+        if not np.isfinite(_array.to_host(framework.first)).all():
+            raise ValueError("the model's parameters hold NaN or infinite values: pass others to start from")
         return Search(given, framework, data, X, y)
 
     @property
@@ -102,8 +104,8 @@ class Search:
 
     # Searches
 
-    def best(self) -> Array:
-        """The parameters of least risk, from the given ones and from places near them."""
+    def best(self, *others: Array) -> Array:
+        """The parameters of least risk: these, the given ones, or what is found from there and from places near."""
         operands = self._narrowed(self._rows)
         schedule, optimiser = dataclasses.replace(self.schedule, count=0), self.optimiser(None)
         first = self._scaled(self.framework.first)
@@ -111,7 +113,7 @@ class Search:
             self._check_slope(first, operands)
             starts = self._starts(first)
             ends = [ascent.search(optimiser, start, operands, schedule, ascent.NO_PRESSURE) for start in starts]
-        return min([first, *(end for end in ends if self.norm(end) <= self.radius)], key=self.risk)
+        return min([first, *others, *(end for end in ends if self.norm(end) <= self.radius)], key=self.risk)
 
     def range(
         self,

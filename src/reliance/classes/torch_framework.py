@@ -12,6 +12,7 @@ import numpy as np
 
 from reliance import _array, models
 from reliance._array import Array, describe, epsilon
+from reliance.classes.ascent import tangential
 from reliance.classes.frameworks import Merit, Operands, Pressure, as_column, not_differentiable
 
 
@@ -164,7 +165,8 @@ class _Adam:
             optimiser.zero_grad()
             merit, risk = self.merit(leaf, operands, donors, pressure)
             merit.backward()  # type: ignore[no-untyped-call, unused-ignore]
-            optimiser.step()
             with torch.no_grad():
+                leaf.grad = tangential(leaf.grad, leaf, self.radius)
+                optimiser.step()
                 leaf.mul_(torch.clamp(self.radius / torch.linalg.vector_norm(leaf), max=1.0))
         return state, leaf.detach().clone(), risk.detach()
