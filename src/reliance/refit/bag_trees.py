@@ -1,4 +1,4 @@
-"""What the trees of a bag tell: which rows a replaced feature can move, and whether X and y are what they were fitted on.
+"""What the trees of a bag tell: which rows a replaced feature can move, and whether X and y are those of the fit.
 
 A row's prediction in a tree depends on the features that its own path tests, and on no others.
 """
@@ -132,9 +132,7 @@ def _tested(member: Member) -> Indices:
 
 def check_fitted_on(bag: Bag, X: NDArray[Any], y: NDArray[Any] | None) -> None:
     """Raise if some of the trees were visibly fitted on other rows or labels; says nothing of what cannot be known."""
-    remedy = (
-        "pass the X and y that it was fitted on, in the same order, because out-of-bag rows are known for those only"
-    )
+    remedy = "pass the X and y of the fit, in the same order, because out-of-bag rows are known for those only"
     checked = [(m, rows) for m, rows in zip(bag.members, bag.samples, strict=True) if m.tree is not None and rows.size]
     for member, samples in checked[:_CHECKED_TREES]:
         if not _counts_agree(member, samples, X):

@@ -55,9 +55,13 @@ class Member:
         """The node of the tree that each row ends in. scikit-learn's trees compare in float32."""
         return np.asarray(self.tree.apply(self.seen(rows).astype(np.float32, copy=False)))
 
+    def at_leaf(self, leaf: Indices) -> NDArray[Any]:
+        assert self.leaves is not None
+        return self.leaves[leaf]
+
     def answer(self, rows: NDArray[Any]) -> NDArray[Any]:
         if self.leaves is not None:
-            return np.asarray(self.leaves[self.leaf(rows)])
+            return self.at_leaf(self.leaf(rows))
         return _in_places(self, np.asarray(getattr(self.estimator, self.method)(self.seen(rows))))
 
 

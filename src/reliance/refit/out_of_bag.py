@@ -186,7 +186,7 @@ class _Borrowers(ArrayStore):
         own[:, -1] = self.pairs.member[pair]
 
     def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
-        place, lender = np.arange(len(rows)), donors[:, 0]  # type: ignore[index]
+        place, lender = np.arange(len(rows)), np.asarray(donors)[:, 0]
         for columns in self.columns:
             column = columns[self.uses.feature[rows.start : rows.stop]]
             block[place, column] = self.flat[lender, column]
@@ -309,11 +309,12 @@ class _Measured(NamedTuple):
 def _measured(
     problem: Problem, bag: Bag, table: NDArray[Any], pairs: Pairs, features: tuple[Feature, ...]
 ) -> _Measured:
+    # The pairs have their own weights, which the sums take.
+    model = Model(bag.predict, bag.source, block_rows=_BLOCK_ROWS)
+    problem = dataclasses.replace(problem, model=model, weights=None)
     answers, flips = _answers(bag, table, pairs)
     base = _base(problem, pairs, answers)
     uses = find_uses(pairs, flips, table.shape[1] - 1, features)
-    model = Model(bag.predict, bag.source, block_rows=_BLOCK_ROWS)
-    problem = dataclasses.replace(problem, model=model, weights=None)
     changes, block = [np.zeros(len(uses.pair)) for _ in problem.losses], (0, 0)
     for at in _runs(bag, uses, len(features)):
         run = _evaluated(problem, table, pairs, base, uses.at(at), features)
@@ -339,7 +340,7 @@ def _answers(bag: Bag, table: NDArray[Any], pairs: Pairs) -> tuple[NDArray[Any],
     members = [bag.members[number] for number in pairs.members]
     if bag.of_trees:
         leaf, flips = walk(members, table, pairs.tree, pairs.row, pairs.donor)
-        return np.concatenate([m.leaves[leaf[at]] for m, (_, at) in zip(members, pairs.each(), strict=True)]), flips
+        return np.concatenate([m.at_leaf(leaf[at]) for m, (_, at) in zip(members, pairs.each(), strict=True)]), flips
     answers, words = [], []
     for member, (_, at) in zip(members, pairs.each(), strict=True):
         own = table[pairs.row[at]]
