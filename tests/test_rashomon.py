@@ -213,27 +213,6 @@ def test_ends_are_those_of_a_semidefinite_program(case, compare, conditional):
             np.testing.assert_allclose(mine, end, rtol=0, atol=1e-8 * max(1.0, abs(start), size))
 
 
-def test_certified_means_certified():
-    """500 random problems: no good model lies outside the range."""
-    rng = np.random.default_rng(0)
-    for k in range(500):
-        X, y = made(1000 + k, collinear=k % 5 == 0, zero=k % 5 == 1)
-        epsilon, compare, conditional = float(10 ** rng.uniform(-4, 3)), COMPARE[k % 2], k % 3 == 0
-        feature = (0, 1) if k % 4 == 0 else (0,)
-        found = METHODS[conditional](rl.LinearClass(), X, y, epsilon=epsilon, compare=compare, features=[feature])
-        n, p = X.shape
-        Z = np.column_stack([X, np.ones(n)])
-        theta, inverse = np.linalg.lstsq(Z, y)[0], np.linalg.inv(np.linalg.qr(Z)[1] / np.sqrt(n))
-        radius = np.sqrt(found.bound - np.mean((y - Z @ theta) ** 2))
-        for _ in range(6):
-            u = rng.normal(size=p + 1)
-            model = theta + radius * (1 - 1e-9) * rng.choice([1.0, rng.random()]) * inverse @ (u / np.linalg.norm(u))
-            value = value_of(*literal(X, y, model[:p], model[p], feature, conditional), compare)
-            slack = 1e-7 * max(1.0, abs(value)) if k % 5 == 0 else 1e-9 * max(1.0, abs(value))
-            assert found.lower[0] - slack <= value <= found.upper[0] + slack
-        assert found.lower[0] <= found.achieved_lower[0] <= found.achieved_upper[0] <= found.upper[0]
-
-
 def test_best_alone():
     """epsilon = 0: one model, least squares, and the range is its reliance."""
     X, y = made(3, p=3, n=30)
@@ -369,6 +348,31 @@ def test_backends(backend, conditional):
         conditional,
     )
     np.testing.assert_allclose(switched / risk, found.upper[0], rtol=1e-8 if backend.dtype == "float64" else 1e-3)
+
+
+def test_ball_on_every_backend(backend):
+    X, y = made(71, p=3, n=30)
+    kind, features = rl.LinearClass(ridge=0.5), [0, (1, 2)]
+    found = rl.model_class_reliance(kind, backend.asarray(X), backend.asarray(y), epsilon=0.2, features=features)
+    exact = rl.model_class_reliance(kind, backend.rounded(X), backend.rounded(y), epsilon=0.2, features=features)
+    np.testing.assert_allclose(found.lower, exact.lower, rtol=1e-8)
+    np.testing.assert_allclose(found.upper, exact.upper, rtol=1e-8)
+    predictions = found.upper_models[0](backend.asarray(X))
+    assert type(predictions) is type(backend.asarray(X))
+    assert predictions.dtype == backend.asarray(X).dtype
+
+
+def test_ball_with_equal_columns_and_as_many_parameters_as_rows():
+    """The residual of least squares is not 0 just because there are as many coefficients as rows."""
+    X = np.array([[0.0], [1.0], [2.0], [4.0]]) @ np.ones((1, 3))
+    y = np.array([1.0, 0.0, 2.0, 1.0])
+    for intercept, rows in ((True, 4), (False, 3)):
+        found = rl.model_class_reliance(
+            rl.LinearClass(ridge=10.0, fit_intercept=intercept), X[:rows], y[:rows], epsilon=0.1
+        )
+        Z = np.column_stack([X[:rows, 0], np.ones(rows)]) if intercept else X[:rows, :1]
+        left = y[:rows] - Z @ np.linalg.lstsq(Z, y[:rows])[0]
+        np.testing.assert_allclose(found.reference_risk, np.mean(left**2), rtol=1e-10)
 
 
 def test_integers_are_numbers():

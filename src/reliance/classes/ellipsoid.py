@@ -69,8 +69,7 @@ class Ellipsoid:
         """R_0, the least risk without a ball."""
         if self.intercept:
             return self.moments.residual**2
-        left, size = abs(float(self.raw[-1, -1])), float(np.linalg.norm(self.raw[:, -1]))
-        return left**2 if left > self.moments.slack * size and self.moments.n >= len(self.raw) else 0.0
+        return self.moments.unless_rounding(self.raw[:, -1], len(self.factor)) ** 2
 
     @cached_property
     def inverse(self) -> Floats:

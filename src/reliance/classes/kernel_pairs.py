@@ -231,7 +231,7 @@ def pair_products(
     n, factors = int(y.shape[0]), getattr(kernel, "factors", lambda *_: None)(switch, landmarks)
     total = _by_blocks(kernel, switch, landmarks, axes, y, memory) if factors is None else _by_factors(factors, axes, y)
     columns = _with_label(own, y)  # a row with itself as donor is the row
-    return (total - to_host(namespace(y).matrix_transpose(columns) @ columns)) / (n * (n - 1))
+    return np.asarray((total - to_host(namespace(y).matrix_transpose(columns) @ columns)) / (n * (n - 1)))
 
 
 def _by_factors(factors: Factors, axes: Host, y: Array) -> Host:

@@ -58,9 +58,17 @@ class RowMoments:
 
     @property
     def residual(self) -> float:
-        """Root mean square of y less its least squares fit; 0 if that is nothing but rounding."""
-        left, size = abs(float(self.triangle[-1, -1])), float(np.linalg.norm(self.triangle[:, -1]))
-        return left if left > self.slack * size and self.n > len(self.mean) else 0.0
+        """Root mean square of y less its least squares fit; 0 if that is nothing but rounding.
+
+        With dependent columns only a part of it: the rest is what `target` has where `columns` has nothing.
+        """
+        return self.unless_rounding(self.triangle[:, -1], len(self.mean))
+
+    def unless_rounding(self, target: Floats, parameters: int) -> float:
+        """The size of the last entry of Q'y; 0 if it is rounding, as where there are as many parameters as rows."""
+        left, size = abs(float(target[-1])), float(np.linalg.norm(target))
+        free = self.n > parameters or bool(self.dependent)
+        return left if free and left > self.slack * size else 0.0
 
     @cached_property
     def dependent(self) -> tuple[int, ...]:

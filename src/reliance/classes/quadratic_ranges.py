@@ -187,7 +187,8 @@ def _dual(objective: Quadratic, constraints: Sequence[Quadratic], finest: float)
             units = 1 / np.sqrt(np.diagonal(bend))  # the multipliers may differ by many orders
             step = units * np.linalg.lstsq(units[:, None] * bend * units, units * slope)[0]
             decrement = float(slope @ step)
-            start, share, moved = here.merit(weight), 1.0, None
+            # Not near where a multiplier is 0.
+            start, share, moved = here.merit(weight), min(1.0, 0.7 / max(float(np.max(-step / x)), 1e-300)), None
             while moved is None and share > 1e-12:
                 tried = _bound(objective, diagonals, edges, heights, x + share * step)
                 # Close to the centre the full step is right, and the merit is rounding.
@@ -219,17 +220,21 @@ def _bound(objective: Quadratic, diagonals: Floats, edges: Floats, heights: Floa
     """The value phi at x; None where it is minus infinity."""
     if (x <= 0).any():
         return None
-    lower, failed = linalg.lapack.dpotrf(objective.matrix + np.diag(x @ diagonals), lower=1)
+    matrix = objective.matrix.copy()
+    np.fill_diagonal(matrix, np.diagonal(matrix) + x @ diagonals)
+    lower, failed = linalg.lapack.dpotrf(matrix, lower=1)
     if failed:
         return None
     edge = objective.linear + x @ edges
-    point = -linalg.cho_solve((lower, True), edge)
+    point = -linalg.lapack.dpotrs(lower, edge, lower=1)[0]
     return _Bound(x, float(objective.constant + x @ heights + edge @ point), point, lower)
 
 
 def _inverse(lower: Floats) -> Floats:
-    half, _ = linalg.lapack.dpotri(lower, lower=1)
-    return np.asarray(np.tril(half) + np.tril(half, -1).T)
+    half, _ = linalg.lapack.dpotri(lower, lower=1)  # 0 above the diagonal, as lower is
+    full = half + half.T
+    np.fill_diagonal(full, np.diagonal(half))
+    return np.asarray(full)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
