@@ -15,6 +15,7 @@ from reliance.refit.algorithm import algorithm_reliance
 from reliance.refit.cross_validation import cross_validated_importance
 from reliance.refit.null import null_importance
 from reliance.refit.null_results import NullImportance
+from reliance.refit.out_of_bag import out_of_bag_importance
 from reliance.refit.results import AlgorithmReliance
 from reliance.refit.running import RefitError
 from reliance.results import Importance, load
@@ -49,6 +50,7 @@ __all__ = [
     "model_reliance",
     "models",
     "null_importance",
+    "out_of_bag_importance",
     "permutation_importance",
     "relative_importance",
     "samplers",
