@@ -6,7 +6,14 @@ from reliance import functional, knockoffs, losses, models, samplers
 from reliance.class_results import ClassReliance
 from reliance.comparisons import Delta, RelativeImportance
 from reliance.conditional import conditional_model_reliance, relative_importance
-from reliance.impact import Impact, feature_impact
+from reliance.impact import (
+    Impact,
+    LocalImportance,
+    feature_impact,
+    local_importance,
+    sobol_first,
+    sobol_total,
+)
 from reliance.importance import ablation_importance, model_reliance, permutation_importance
 from reliance.losses import Metric
 from reliance.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass
@@ -32,6 +39,7 @@ __all__ = [
     "Importance",
     "KernelClass",
     "LinearClass",
+    "LocalImportance",
     "Metric",
     "NullImportance",
     "RefitError",
@@ -45,6 +53,7 @@ __all__ = [
     "functional",
     "knockoffs",
     "load",
+    "local_importance",
     "losses",
     "model_class_reliance",
     "model_reliance",
@@ -54,4 +63,6 @@ __all__ = [
     "permutation_importance",
     "relative_importance",
     "samplers",
+    "sobol_first",
+    "sobol_total",
 ]

@@ -153,10 +153,10 @@ def _parts(
 def _read(table: Floats, plan: Plan, speakers: Indices) -> Floats:
     """``(n, m)``: the columns of the speakers; of whole shifts, where a row's donor stands at its distance from it."""
     if plan.rectangular:
-        return table[:, cast(Rectangle, plan).column_of(speakers)]
+        return np.asarray(table[:, cast(Rectangle, plan).column_of(speakers)])
     rows = np.arange(plan.n)[:, None]
     with_own = np.concatenate([np.zeros((plan.n, 1)), table], axis=1)
-    return with_own[rows, (speakers - rows) % plan.n]
+    return np.asarray(with_own[rows, (speakers - rows) % plan.n])
 
 
 def _speakers(problem: Problem, feature: Feature) -> Indices:

@@ -188,8 +188,8 @@ class InPlace:
             self.donors: range | Array = tile.columns
         else:
             self.donors = self._upload(self.plan.donors(rows, tile.columns))
-        if not self.plan.lends:
-            self.donors = cast(Values, self.problem.store).values(rows, self.donors)
+        if isinstance(self.problem.store, Values):
+            self.donors = self.problem.store.values(rows, self.donors)
 
     def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
         """What is kept of one block's predictions."""
@@ -264,12 +264,12 @@ class Traced:
         at = _padded(rows, b)
         inside = self.plan.donors(rows, tile.columns)
         short = (b - len(rows), d - len(tile.columns))
-        if self.plan.lends:
+        if not isinstance(self.problem.store, Values):
             donors = np.pad(inside, [(0, s) for s in short[-inside.ndim :]], mode="edge")
             self.rows, self.donors = self._upload(at), self._upload(donors)
             return
         drawn = np.pad(inside, [(0, 0), (0, short[1]), (0, 0)], mode="edge")
-        values = cast(Values, self.problem.store).values(rows, self._upload(drawn))
+        values = self.problem.store.values(rows, self._upload(drawn))
         padded = self._upload(np.minimum(np.arange(b), len(rows) - 1))
         self.rows, self.donors = self._upload(at), self.problem.xp.take(values, padded, axis=0)
 

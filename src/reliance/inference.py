@@ -52,8 +52,8 @@ class Summary:
 
 
 def null_value(compare: str) -> float:
-    """What a feature that does not matter gives: 0 as a difference, 1 as a ratio."""
-    if compare not in ("difference", "ratio"):
+    """What a feature that does not matter gives: 0 as a difference or a share of the variance, 1 as a ratio."""
+    if compare not in ("difference", "ratio", "share"):
         raise ValueError(f"compare={compare!r} is not known: use 'difference' or 'ratio'")
     return 1.0 if compare == "ratio" else 0.0
 

@@ -22,7 +22,7 @@ def repeat_rows(x: Array, d: int) -> Array:
     return xp.reshape(xp.broadcast_to(x[:, None, ...], (b, d, *x.shape[1:])), (b * d, *x.shape[1:]))
 
 
-def switched_rows(X: Array, rows: Array, donors: Array, columns: Array) -> Array:
+def switched_rows(X: Array, rows: Array, donors: Array, columns: Array, lenders: Array | None = None) -> Array:
     """Rows with some columns taken from donor rows.
 
     Parameters
@@ -32,6 +32,8 @@ def switched_rows(X: Array, rows: Array, donors: Array, columns: Array) -> Array
     donors : integer array (b, d), or (d,) if all rows borrow from the same donors
     columns : boolean array (P,)
         True where the value is the donor's. An operand, not a constant: features share one compilation.
+    lenders : array (N, P), optional
+        The rows that the donors are among, if not X.
 
     Returns
     -------
@@ -39,15 +41,15 @@ def switched_rows(X: Array, rows: Array, donors: Array, columns: Array) -> Array
     """
     xp = namespace(X)
     b, d, width = rows.shape[0], donors.shape[-1], X.shape[1]
-    lent = xp.take(X, xp.reshape(donors, (-1,)), axis=0)
+    lent = xp.take(X if lenders is None else lenders, xp.reshape(donors, (-1,)), axis=0)
     lent = xp.reshape(lent, (1, d, width) if donors.ndim == 1 else (b, d, width))
     own = xp.take(X, rows, axis=0)[:, None, :]
     return xp.reshape(xp.where(columns, lent, own), (b * d, width))
 
 
-def switched_operands(operands: tuple[Array, Array], rows: Array, donors: Array) -> Array:
-    """`switched_rows` of the operands X and columns."""
-    return switched_rows(operands[0], rows, donors, operands[1])
+def switched_operands(operands: tuple[Array, ...], rows: Array, donors: Array) -> Array:
+    """`switched_rows` of the operands X and columns, and of the lenders if they are others."""
+    return switched_rows(operands[0], rows, donors, *operands[1:])
 
 
 def summed_rows(operands: tuple[Array, Array], rows: Array, donors: Array) -> Array:

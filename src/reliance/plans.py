@@ -7,7 +7,7 @@ so it needs O(n) memory for any number of draws. Rows keep their natural order i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple, Protocol
@@ -56,7 +56,7 @@ class Plan(Protocol):
 
     @property
     def lends(self) -> bool:
-        """Whether what replaces a feature comes from donor rows."""
+        """Whether the uses of each donor are summed: not of new values, nor where only single rows are wanted."""
         ...
 
     def cuts(self) -> tuple[int, ...]:
@@ -101,12 +101,16 @@ class Rectangle(Plan, Protocol):
 
 @dataclass(frozen=True)
 class Pairs:
-    """All n(n-1) pairs, as rows x donors rectangles with the diagonal masked: donor sums are axis sums."""
+    """All n(n-1) pairs, as rows x donors rectangles with the diagonal masked: donor sums are axis sums.
+
+    ``factor (n,)``: how much each donor counts in the sums of a row, if not once.
+    """
 
     n: int
     kind: str = "pairs"
     rectangular: bool = True
     lends: bool = True
+    factor: Floats | None = field(default=None, compare=False)
 
     @property
     def draws(self) -> int:
@@ -132,7 +136,7 @@ class Pairs:
         return np.not_equal(rows[:, None], donors)
 
     def counts(self, columns: range) -> Floats | None:
-        return None
+        return None if self.factor is None else self.factor[columns.start : columns.stop]
 
     def column_of(self, donors: Indices) -> Indices:
         return donors
@@ -157,6 +161,8 @@ class Classes:
         The class of each row, 0..m-1.
     speaker : integer array (m,)
         A row of each class.
+    factor : array (n,) or None
+        How much each donor counts in the sums of a row, if not once.
     """
 
     label: Indices
@@ -164,6 +170,7 @@ class Classes:
     kind: str = "pairs"
     rectangular: bool = True
     lends: bool = True
+    factor: Floats | None = None
 
     @property
     def n(self) -> int:
@@ -179,8 +186,8 @@ class Classes:
 
     @cached_property
     def size(self) -> Floats:
-        """How many rows each class has."""
-        return np.bincount(self.label, minlength=self.columns).astype(np.float64)
+        """How many rows each class has, or how much they count together."""
+        return np.bincount(self.label, self.factor, minlength=self.columns).astype(np.float64)
 
     def cuts(self) -> tuple[int, ...]:
         return ()
@@ -271,8 +278,12 @@ class Shifts:
         return cycle, cycle.shifts[start : start + len(columns)]
 
     def donors(self, rows: range, columns: range) -> Indices:
+        return self.donors_of(np.arange(rows.start, rows.stop), columns)
+
+    def donors_of(self, rows: Indices, columns: range) -> Indices:
+        """The donors (b, d) of any rows."""
         cycle, shifts = self._locate(columns)
-        return rng.as_indices(cycle.order[(cycle.position[rows.start : rows.stop, None] + shifts) % self.n])
+        return rng.as_indices(cycle.order[(cycle.position[rows, None] + shifts) % self.n])
 
     def users(self, columns: range) -> Users:
         cycle, shifts = self._locate(columns)

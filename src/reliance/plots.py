@@ -65,7 +65,8 @@ def bars(result: Importance, ax: Any = None, level: float = 0.95, most: int = 30
     # Dollar signs in names are not mathematics.
     ax.set_yticks(places, [export.short(name).replace("$", r"\$") for name in ranked.names[:shown]])
     ax.set_ylim(shown - 0.4, -0.6)
-    ax.set_xlabel(f"{'increase' if result.compare == 'difference' else 'ratio'} of {result.loss}".replace("$", r"\$"))
+    what = {"difference": "increase", "ratio": "ratio", "share": "share"}[result.compare]
+    ax.set_xlabel(f"{what} of {result.loss}".replace("$", r"\$"))
     rest = f", {shown} largest of {len(ranked.names)}" if shown < len(ranked.names) else ""
     ax.set_title(f"{result.method}{rest}", fontsize="medium")
     ax.grid(axis="x", linewidth=0.5, alpha=0.4)

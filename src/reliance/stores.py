@@ -134,7 +134,7 @@ class ArrayStore:
     def _cube(self, block: Array, b: int, d: int) -> Array:
         return self.xp.reshape(block[: b * d, :], (b, d, self.width))
 
-    def operands(self, feature: Feature) -> tuple[Array, Array]:
+    def operands(self, feature: Feature) -> tuple[Array, ...]:
         """The rows, and which columns are the donor's: an operand, so features and groups share one compilation."""
         chosen = np.zeros(self.width, dtype=bool)
         chosen[list(feature.columns)] = True
@@ -143,6 +143,23 @@ class ArrayStore:
     @property
     def switched(self) -> Callable[[Any, Array, Array], Array]:
         return kernels.switched_operands
+
+
+@dataclass(frozen=True)
+class Lent(ArrayStore):
+    """Some rows of a larger array, ``lenders (N, P)``, all of which lend."""
+
+    lenders: Array
+
+    @property
+    def held_bytes(self) -> int:
+        return self.n * self.row_bytes
+
+    def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
+        ArrayStore(self.lenders, self.shape).swap(block, rows, d, feature, donors)
+
+    def operands(self, feature: Feature) -> tuple[Array, ...]:
+        return (*super().operands(feature), self.lenders)
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,12 @@ class LinearRoute:
             donors = np.sum(w) * square - 2.0 * z * np.sum(w * s) + np.sum(w * t)
         return Moments(rows, donors, squares, None)
 
+    def output_moments(self, feature: Feature) -> Moments:
+        """The same with the prediction in the place of the loss: D_ik = z_k - z_i."""
+        z, w = self.effect(feature), self.problem.host_weights
+        donors = len(z) * z if w is None else np.sum(w) * z - np.sum(w * z)
+        return Moments(-len(z) * z, donors, np.sum(z * z) + len(z) * z * z, None)
+
     def _moves(self, feature: Feature) -> bool:
         if not np.any(self.coef[list(feature.columns)]):
             return False

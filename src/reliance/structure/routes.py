@@ -12,6 +12,7 @@ from reliance.blocks import Run
 from reliance.executors import Base, Caller
 from reliance.features import Feature
 from reliance.inputs import Problem
+from reliance.outputs import is_output
 from reliance.plans import Pairs, Plan
 from reliance.reductions import Moments
 from reliance.structure.cells import Cells
@@ -113,6 +114,18 @@ def run(problem: Problem, jobs: list[Job], base: Base, call: Caller, route: str)
     return Run(moments, block), jobs
 
 
+def all_moments(run: Run, jobs: list[Job]) -> dict[str, tuple[Moments, ...]]:
+    """Of every feature, also of those that a closed form has summed up."""
+    closed = [(job.linear, feature) for job in jobs if job.linear is not None for feature in job.features]
+    return run.moments | {
+        feature.name: tuple(
+            linear.output_moments(feature) if is_output(function) else linear.moments(feature)
+            for function in linear.problem.losses
+        )
+        for linear, feature in closed
+    }
+
+
 def _run_trees(jobs: list[Job], advance: Callable[[int], None]) -> Run:
     wanted = {job.features[0].name: job.trees[1] for job in jobs if job.trees is not None}
     return jobs[0].trees[0].moments(wanted, advance) if jobs and jobs[0].trees is not None else Run({}, (0, 0))
@@ -146,7 +159,8 @@ def _linear_jobs(linear: LinearRoute, plan: Plan, problem: Problem) -> list[Job]
     unused = tuple(f for f, used in zip(problem.features, linear.used, strict=True) if not used)
     used = tuple(f for f in problem.features if f not in unused)
     found = [Job("linear", used, plan, problem, linear=linear)] if used else []
-    return [*found, Job("unused", unused, plan, problem, (_nothing(problem.n),))] if unused else found
+    nothing = tuple(_nothing(problem.n) for _ in problem.losses)
+    return [*found, Job("unused", unused, plan, problem, nothing)] if unused else found
 
 
 def _nothing(n: int) -> Moments:

@@ -1,0 +1,296 @@
+"""How much a feature matters for single rows: the change of their loss or prediction when it is replaced."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array, blocks, models, outputs
+from reliance._array import Array
+from reliance.executors import Base, Caller
+from reliance.features import Feature
+from reliance.impact.local_results import LocalImportance
+from reliance.measuring import checked_shifts
+from reliance.inputs import Block, Problem, Progress, prepare
+from reliance.losses import Metric
+from reliance.partial_plans import SomeRows
+from reliance.plans import Pairs, Plan, Shifts
+from reliance.reductions import Moments
+from reliance.rng import Indices, RandomState
+from reliance.stores import ArrayStore, Lent
+from reliance.structure import routes
+from reliance.structure.distinct import distinct_values
+
+Floats = NDArray[np.float64]
+
+
+def local_importance(
+    model: Any,
+    X: Array,
+    y: Array | None = None,
+    *,
+    rows: Sequence[int] | None = None,
+    draws: str | int = "all",
+    loss: Any = None,
+    center: bool = True,
+    features: Any = None,
+    rng: RandomState = None,
+    memory: int | str | None = None,
+    block: Block = None,
+    progress: Progress = False,
+    names: Sequence[str] | None = None,
+) -> LocalImportance:
+    r"""How much each feature matters for single rows: the mean change over draws when it is replaced.
+
+    With labels, the change of the row's loss, whose mean over all rows is the difference that `permutation_importance`
+    (``draws=K``, the same ``rng``) or `model_reliance` (``draws="all"``) measures:
+
+    .. math:: v_{ij} = \frac{1}{K} \sum_k \ell(f(x_i \text{ with feature } j \text{ of } x_{d(i,k)}), y_i)
+              - \ell(f(x_i), y_i)
+
+    Without labels, the contribution of the feature's value to the prediction: with all draws the prediction less its
+    mean over all n values that the feature takes in X,
+
+    .. math:: v_{ij} = f(x_i) - \frac{1}{n} \sum_{k=1}^{n} f(x_i \text{ with feature } j \text{ of } x_k),
+
+    which for a linear model is b_j (x_ij - mean x_j), in closed form.
+
+    Parameters
+    ----------
+    model, X, y, features, rng, memory, block, progress, names
+        As in `ablation_importance`.
+    rows : sequence of int, optional
+        Which rows to explain; by default all. Only these are evaluated, with the donors that they have among all rows.
+    draws : "all" or int
+        All other rows as donors, or so many shifts.
+    loss : optional
+        A per-row loss as in `ablation_importance`: by default squared error if there are labels, and otherwise the
+        prediction itself.
+    center : bool
+        False, for linear models without labels: the contribution b_j x_ij, which says how far a value moves the
+        prediction from that at 0 instead of from the mean.
+
+    Returns
+    -------
+    LocalImportance
+
+    Notes
+    -----
+    Contributions add up to the prediction less the mean prediction if the model is a sum of functions of single
+    features; what features do together is counted for each of them.
+
+    The interval is over the draws, the row and the model fixed: with all draws nothing is left to chance. It is a t
+    interval; where the changes are very skewed, take more draws.
+
+    References
+    ----------
+    Rudin, C. Variable importance, Duke course notes, question 3.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 5.0]])
+    >>> model = rl.models.Linear(np.array([2.0, -1.0]))
+    >>> rl.local_importance(model, X).values.tolist()
+    [[-2.0, 1.0], [0.0, 2.0], [2.0, -3.0]]
+    >>> rl.local_importance(model, X, rows=[2], center=False).values.tolist()
+    [[4.0, -5.0]]
+    """
+    contributes = y is None and loss is None
+    fallback = "prediction_shift" if y is None else "squared_error"
+    chosen_loss = fallback if loss is None else loss
+    problem = prepare(model, X, y, features, chosen_loss, None, rng, memory, block, progress, names, (), ())
+    _check_loss(problem)
+    if not isinstance(center, bool | np.bool_):
+        raise TypeError(f"center={center!r}: pass True or False")
+    if not center and not contributes:
+        raise ValueError("center=False is for contributions to predictions: leave out y and loss")
+    chosen = None if rows is None else _checked_rows(rows, problem.n)
+    plan = _plan(problem, draws)
+    some = problem if chosen is None else _some(problem, chosen)
+    call = Caller(some.model, some.flat.dtype, blocks.call_rows(some))
+    with blocks.session(some):
+        base = blocks.base_pass(some, call)
+        if contributes:
+            some, base = _with_output(some, base)
+            closed = _linear(problem, base, chosen, bool(center), draws == "all")
+            if closed is not None:
+                return _result(problem, base, chosen, plan, closed, np.zeros_like(closed), [0] * closed.shape[1], True)
+        if chosen is None:
+            jobs = routes.jobs(some, base, plan, "auto")
+            run, jobs = routes.run(some, jobs, base, call, "auto")
+            found = routes.all_moments(run, jobs)
+            count = {f.name: job.evaluations for job in jobs for f in job.features}
+        else:
+            found, count = _of_some(problem, some, base, call, plan, chosen)
+    moments = [found[f.name][0] for f in problem.features]
+    values = np.stack([_mean_change(m, plan, contributes) for m in moments], axis=1)
+    errors = np.stack([_error(m, plan) for m in moments], axis=1)
+    return _result(problem, base, chosen, plan, values, errors, [count[f.name] for f in problem.features], contributes)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Values
+
+
+def _mean_change(moments: Moments, plan: Plan, contributes: bool) -> Floats:
+    """Of the loss over the draws; of the prediction, all of them, over all n values, the row's own included."""
+    if not contributes:
+        return moments.row_sum / plan.draws
+    own = 1 if plan.kind == "pairs" else 0
+    return np.asarray(0.0 - moments.row_sum / (plan.draws + own))
+
+
+def _error(moments: Moments, plan: Plan) -> Floats:
+    """Over the draws: shifts are drawn without replacement, so n - 1 of them have no error (nan for one draw)."""
+    k, others = plan.draws, getattr(plan, "plan", plan).n - 1
+    left = 0 if plan.kind == "pairs" else k % others
+    if left == 0:
+        return np.zeros(len(moments.row_sum))
+    if k == 1:
+        return np.full(len(moments.row_sum), math.nan)
+    spread = np.maximum(moments.row_squares - moments.row_sum**2 / k, 0.0) / (k - 1)
+    return np.asarray(np.sqrt(left * (1.0 - left / others) * spread) / k)
+
+
+def _linear(problem: Problem, base: Base, chosen: Indices | None, center: bool, everything: bool) -> Floats | None:
+    """``(m, p)``: the exact contributions of a linear model; None of any other, or if they are wanted of some draws."""
+    form = models.linear_form(problem.model.source)
+    flat = problem.flat
+    known = form is not None and form[0].shape == (flat.shape[1],)
+    if not center and not known:
+        raise ValueError(
+            "center=False needs a linear model (a linear regressor of scikit-learn, also behind StandardScaler, or "
+            "rl.models.Linear), because only its predictions are sums of b_j x_ij: pass center=True"
+        )
+    if form is None or not known or (center and not everything):
+        return None
+    coef, intercept = form
+    own = flat if chosen is None else problem.xp.take(flat, _index(problem, chosen), axis=0)
+    x, predictions = _host(own), base.host_losses[0]
+    scale = float(np.max(np.abs(predictions))) + float(np.max(np.abs(coef))) + abs(intercept)
+    apart = float(np.max(np.abs(x @ coef + intercept - predictions)))
+    if not apart <= 1e3 * _array.epsilon(base.predictions) * scale:
+        if center:
+            return None
+        raise ValueError(
+            f"center=False: model {models.name_of(problem.model.source)} does not predict what its coefficients say"
+        )
+    if center:
+        x = x - np.stack([_host(flat[:, column]).mean() for column in range(flat.shape[1])])
+    return np.stack([x[:, list(f.columns)] @ coef[list(f.columns)] for f in problem.features], axis=1)
+
+
+def _of_some(
+    problem: Problem, some: Problem, base: Base, call: Caller, plan: Any, chosen: Indices
+) -> tuple[dict[str, tuple[Moments, ...]], dict[str, int]]:
+    """The moments of chosen rows: donors with equal values once, where all of them lend."""
+    parts: list[tuple[tuple[Feature, ...], Any]] = []
+    rest = problem.features
+    if plan.rectangular:
+        classes = {f.name: distinct_values(problem, f) for f in problem.features}
+        parts = [((f,), classes[f.name]) for f in problem.features if classes[f.name] is not None]
+        rest = tuple(f for f in problem.features if classes[f.name] is None)
+    if rest:
+        parts.append((rest, plan))
+    lent = dataclasses.replace(some, store=Lent(some.flat, some.store.shape, problem.flat))
+    moments: dict[str, tuple[Moments, ...]] = {}
+    count = {f.name: len(chosen) * whole.columns for features, whole in parts for f in features}
+    with blocks.progress(problem, sum(count.values())) as advance:
+        for features, whole in parts:
+            moments |= blocks.evaluate(lent, SomeRows(whole, chosen), base, call, features, advance).moments
+    return moments, count
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Parts
+
+
+def _plan(problem: Problem, draws: Any) -> Any:
+    if isinstance(draws, str):
+        if draws != "all":
+            raise ValueError(f"draws={draws!r} is unknown: pass 'all' or a number of shifts")
+        return Pairs(problem.n)
+    return Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
+
+
+def _check_loss(problem: Problem) -> None:
+    if problem.several:
+        raise ValueError("loss is a list: local_importance measures one loss at a time, pass one")
+    if isinstance(problem.losses[0], Metric):
+        raise ValueError(
+            f"loss={problem.losses[0].name!r} is a metric of all rows together: a single row needs a per-row loss, "
+            "such as 'squared_error' or 'log_loss'"
+        )
+
+
+def _checked_rows(rows: Any, n: int) -> Indices:
+    host = _array.to_host(rows) if _array.is_array(rows) else np.asarray(rows)
+    if host.ndim != 1 or host.size == 0 or host.dtype.kind not in "iu":
+        raise ValueError(f"rows={rows!r}: pass a list of row numbers, such as rows=[0, 5]")
+    outside = host[(host < 0) | (host >= n)]
+    if outside.size:
+        raise ValueError(f"rows holds {int(outside[0])}, but X has {n} rows: give numbers from 0 to {n - 1}")
+    if len(np.unique(host)) < host.size:
+        raise ValueError("rows holds a row twice: give each once")
+    return host.astype(np.int64)
+
+
+def _index(problem: Problem, ids: Indices) -> Array:
+    return _array.from_host(ids, problem.xp, problem.device, _array.index_dtype(problem.xp))
+
+
+def _some(problem: Problem, chosen: Indices) -> Problem:
+    """The problem of the chosen rows alone."""
+    index = _index(problem, chosen)
+    own = ArrayStore(problem.xp.take(problem.flat, index, axis=0), problem.store.shape)
+    targets = tuple(None if t is None else problem.xp.take(t, index, axis=0) for t in problem.targets)
+    return dataclasses.replace(problem, store=own, targets=targets)
+
+
+def _with_output(problem: Problem, base: Base) -> tuple[Problem, Base]:
+    """The prediction in the place of the loss."""
+    if math.prod(base.predictions.shape[1:]) != 1:
+        raise ValueError(
+            f"the model returns predictions of shape {tuple(base.predictions.shape)}: contributions are to one output, "
+            "so pass a model that returns one, such as lambda X: model.predict_proba(X)[:, 1], or "
+            "loss='prediction_shift'"
+        )
+    function = outputs.output(0)
+    values = function.rows(base.predictions, base.predictions)
+    host = (_host(values),)
+    made = dataclasses.replace(base, targets=(values,), losses=(values,), host_losses=host)
+    return dataclasses.replace(problem, losses=(function,), targets=(values,)), made
+
+
+def _host(x: Array) -> Floats:
+    return np.asarray(_array.to_host(x), dtype=np.float64)
+
+
+def _result(
+    problem: Problem,
+    base: Base,
+    chosen: Indices | None,
+    plan: Plan,
+    values: Floats,
+    errors: Floats,
+    evaluations: list[int],
+    contributes: bool,
+) -> LocalImportance:
+    return LocalImportance(
+        names=tuple(feature.name for feature in problem.features),
+        rows=np.arange(problem.n) if chosen is None else chosen,
+        values=values,
+        std_error=errors,
+        base=base.host_losses[0],
+        quantity="prediction" if contributes else problem.losses[0].name,
+        n=problem.n,
+        draws=plan.draws,
+        key=problem.key,
+        evaluations=np.asarray(evaluations, dtype=np.int64),
+    )

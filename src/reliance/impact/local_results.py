@@ -1,0 +1,117 @@
+"""What local importance returns: values of rows and features, intervals over draws, tables and figures."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import export, inference
+
+Floats = NDArray[np.float64]
+_SHOWN = 10
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LocalImportance:
+    """How much each of p features matters for each of m rows.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The features.
+    rows : integer array (m,)
+        The rows of X that were explained.
+    values : array (m, p)
+        Mean change of the row's loss when the feature is replaced, or the contribution of its value to the prediction.
+    std_error : array (m, p)
+        Over the draws: 0 with all of them, nan with one.
+    base : array (m,)
+        The row's own loss or prediction.
+    quantity : str
+        The loss, or "prediction".
+    n, draws : int
+        Rows of X, and K.
+    key : int
+        Of the random numbers.
+    evaluations : array (p,)
+        Model evaluations that each feature took.
+    """
+
+    names: tuple[str, ...]
+    rows: NDArray[np.int64]
+    values: Floats
+    std_error: Floats
+    base: Floats
+    quantity: str
+    n: int
+    draws: int
+    key: int
+    evaluations: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "values", "std_error", "base", "evaluations"):
+            own = np.array(getattr(self, name), dtype=np.int64 if name in ("rows", "evaluations") else np.float64)
+            own.flags.writeable = False
+            object.__setattr__(self, name, own)
+
+    def interval(self, level: float = 0.95) -> Floats:
+        """Confidence intervals ``(m, p, 2)`` for the mean over all draws, the row fixed."""
+        if np.isnan(self.std_error).all():
+            raise ValueError("one draw says nothing about the spread over draws: measure with draws=2 or more")
+        quantile = inference.t_quantile(level, max(self.draws - 1, 1))
+        return np.stack([self.values - quantile * self.std_error, self.values + quantile * self.std_error], axis=2)
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """A pandas DataFrame with a line for each row and feature."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
+        unknown = np.full((*self.values.shape, 2), np.nan)
+        bounds = unknown if np.isnan(self.std_error).all() else self.interval(level)
+        index = pd.MultiIndex.from_product([self.rows.tolist(), self.names], names=["row", "feature"])
+        columns = {"value": self.values, "lower": bounds[:, :, 0], "upper": bounds[:, :, 1]}
+        columns["std_error"] = self.std_error
+        return pd.DataFrame({name: column.reshape(-1) for name, column in columns.items()}, index=index)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain Python numbers, strings and lists."""
+        return {field.name: export.plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+    def plot(self, kind: str = "heat", ax: Any = None, **options: Any) -> Any:
+        """Draw with matplotlib and return the Axes: all rows as a "heat" map, or one ``row=`` as a "waterfall"."""
+        from reliance.impact import local_plots
+
+        kinds = {"heat": local_plots.heat, "waterfall": local_plots.waterfall}
+        if kind not in kinds:
+            raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(map(repr, kinds))}")
+        return kinds[kind](self, ax=ax, **options)
+
+    def position(self, row: int) -> int:
+        """Where a row of X stands in the result."""
+        found = np.flatnonzero(self.rows == row)
+        if not found.size:
+            raise ValueError(f"row={row!r} was not measured: it must be one of {export.listed(self.rows.tolist())}")
+        return int(found[0])
+
+    def _table(self) -> export.Table:
+        what = "contributions to the prediction" if self.quantity == "prediction" else f"change of {self.quantity}"
+        shown = np.argsort(-np.mean(np.abs(self.values), axis=0), kind="stable")[:_SHOWN]
+        cells = [
+            [str(row), *map(export.number, (self.base[i], *self.values[i, shown]))]
+            for i, row in enumerate(self.rows[:_SHOWN].tolist())
+        ]
+        header = ["row", self.quantity, *(export.short(self.names[j], 20) for j in shown)]
+        m, p = self.values.shape
+        closing = "" if max(m, p) <= _SHOWN else f"a part of {m} rows and {p} features; to_frame() has all"
+        return export.Table(f"local_importance: {what}, {self.draws} draws", header, cells, closing)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()

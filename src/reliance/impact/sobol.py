@@ -1,0 +1,414 @@
+"""Shares of the variance of the predictions: Sobol's indices, from the same replaced rows as every other importance."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array, blocks, inference, losses, outputs, results
+from reliance import rng as _rng
+from reliance._array import Array
+from reliance.blocks import Reporter
+from reliance.corrections import Runner
+from reliance.executors import Base, Caller
+from reliance.features import Feature
+from reliance.measuring import reliance_plan
+from reliance.inference import Summary
+from reliance.inputs import Block, Problem, Progress, check_choice, prepare
+from reliance.partial_plans import SomeDonors, SomeRows
+from reliance.plans import Pairs, Plan
+from reliance.reductions import Moments
+from reliance.results import Importance
+from reliance.rng import Indices, RandomState
+from reliance.stores import Lent
+from reliance.structure import routes
+from reliance.structure.distinct import distinct_values
+from reliance.structure.routes import Job
+
+Floats = NDArray[np.float64]
+FORMS = ("independent", "product")
+# Rows whose influence is evaluated for an interval, where that takes more evaluations: their spread is known to 3%.
+_INFLUENCE_ROWS = 500
+
+
+def sobol_total(
+    model: Any,
+    X: Array,
+    *,
+    pairs: str | int = "all",
+    form: str = "independent",
+    features: Any = None,
+    rng: RandomState = None,
+    memory: int | str | None = None,
+    block: Block = None,
+    progress: Progress = False,
+    names: Sequence[str] | None = None,
+) -> Importance:
+    r"""Sobol's total index: the share of the predictions' variance that is lost if a feature is fixed, without labels.
+
+    .. math:: T_j = \frac{\frac{1}{n(n-1)} \sum_i \sum_{k \ne i} (f_i - f_{ik})^2}{2\, \mathrm{Var} f}, \qquad
+              f_{ik} = f(x_i \text{ with feature } j \text{ of } x_k)
+
+    It counts the feature alone and all its interactions, so the indices of all features may add up to more than 1.
+
+    Parameters
+    ----------
+    model, X, features, rng, memory, block, progress, names
+        As in `ablation_importance`. The model must have one numeric output.
+    pairs : {"all", "halves"} or int
+        As in `model_reliance`.
+    form : {"independent", "product"}
+        ``"independent"``: the formula above. ``"product"``, all pairs only: the mean over rows of the variance of f_ik
+        within a row, over the variance of all f_ik.
+
+    Returns
+    -------
+    Importance
+        ``values`` are the indices (``compare="share"``), ``base_risk`` is the variance of the predictions,
+        ``replaced_risk`` the variance that each feature is needed for.
+
+    Notes
+    -----
+    Sobol's decomposition is one of independent features. If features depend on each other, f_ik is a prediction for a
+    row that does not occur like this in the data, and the two forms differ. ``"independent"`` then mixes two
+    distributions and is an index of neither; it can be above 1. ``"product"`` is the index of a world in which the
+    feature has the same distribution but is independent of the others: between 0 and 1, but not about the data as they
+    are. Their difference tells how much the dependence matters.
+
+    The interval is the population interval: over new rows of the same kind, the model fixed. ``"product"`` takes
+    min(n, 500) n more evaluations for it.
+
+    References
+    ----------
+    Homma, T., Saltelli, A. (1996). Importance measures in global sensitivity analysis of nonlinear models.
+    Reliability Engineering and System Safety 52, 1-17.
+    Jansen, M. (1999). Analysis of variance designs for model output. Computer Physics Communications 117, 35-43.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> X = np.random.default_rng(0).normal(size=(400, 3))
+    >>> result = rl.sobol_total(lambda X: 2 * X[:, 0] + X[:, 1], X)
+    >>> lower, upper = result.interval().T
+    >>> bool(lower[0] < 0.8 < upper[0]), bool(lower[1] < 0.2 < upper[1]), float(result.values[2])
+    (True, True, 0.0)
+    """
+    check_choice(form, FORMS, "form")
+    problem = prepare(model, X, None, features, "prediction_shift", None, rng, memory, block, progress, names, (), ())
+    if form == "product":
+        _check_all_pairs(pairs, "form='product'")
+        return _by_effects(problem, "product", "sobol_total")
+    problem, plan = reliance_plan(problem, pairs)
+    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
+    with blocks.session(problem):
+        base = blocks.base_pass(problem, call)
+        own = _own_predictions(problem, base)
+        jobs = routes.jobs(problem, base, plan, "auto")
+        run, jobs = routes.run(problem, jobs, base, call, "auto")
+    moments = routes.all_moments(run, jobs)
+    variance = float(np.var(own, ddof=1))
+    unit = 2.0 * (own - own.mean()) ** 2 * problem.n / (problem.n - 1)  # its mean is 2 Var f
+    lent = inference.lent_units(unit, None, plan, "ratio")
+    summaries = []
+    for feature in problem.features:
+        one = moments[feature.name][0]
+        found = inference.summarize(one, unit, None, plan, "ratio", lent=lent, keep_rows=False)
+        summaries.append(_as_share(found, variance))
+    return _result(problem, summaries, plan, jobs, variance, "sobol_total", run.block)
+
+
+def sobol_first(
+    model: Any,
+    X: Array,
+    *,
+    form: str = "independent",
+    features: Any = None,
+    rng: RandomState = None,
+    memory: int | str | None = None,
+    block: Block = None,
+    progress: Progress = False,
+    names: Sequence[str] | None = None,
+) -> Importance:
+    r"""Sobol's first-order index: the share of the predictions' variance that a feature explains by itself.
+
+    .. math:: S_j = \frac{\mathrm{Var}_k (m_k)}{\mathrm{Var} f}, \qquad
+              m_k = \frac{1}{n-1} \sum_{i \ne k} f(x_i \text{ with feature } j \text{ of } x_k)
+
+    The m_k are the partial dependence at the values of the rows. They are means over n - 1 rows, and the noise that
+    this leaves in their variance is taken away without bias, so that a small index may come out below 0. The total
+    index less this one is what the feature does together with others.
+
+    Parameters
+    ----------
+    model, X, features, rng, memory, block, progress, names
+        As in `ablation_importance`. The model must have one numeric output. All pairs are evaluated, by the cheapest
+        route that is exact.
+    form : {"independent", "product"}
+        Divide by the variance of the predictions, or by that of all f_ik. See the notes of `sobol_total`: for
+        independent features both are the same index, for others only the second is one.
+
+    Returns
+    -------
+    Importance
+        As of `sobol_total`; ``replaced_risk`` is the variance that the feature explains.
+
+    Notes
+    -----
+    The interval needs the products of single rows with the effects that were found: min(n, 500) n more evaluations.
+
+    References
+    ----------
+    Sobol, I. M. (1993). Sensitivity estimates for nonlinear mathematical models. Mathematical Modelling and
+    Computational Experiments 1, 407-414.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(300, 2))
+    >>> first = rl.sobol_first(lambda X: X[:, 0] * X[:, 1] + X[:, 0], X)  # 3/4 by itself, the rest with the second
+    >>> total = rl.sobol_total(lambda X: X[:, 0] * X[:, 1] + X[:, 0], X)
+    >>> bool(np.all(np.abs(first.values - [0.75, 0.0]) < 0.1)), bool(np.all(np.abs(total.values - [1.0, 0.25]) < 0.1))
+    (True, True)
+    """
+    check_choice(form, FORMS, "form")
+    problem = prepare(model, X, None, features, "prediction_shift", None, rng, memory, block, progress, names, (), ())
+    return _by_effects(problem, form, "sobol_first")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Shares from the effects of rows and donors: g_ik = f_ik - mean, i != k
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Sums of the pairs of a feature, g centred: row means r and donor means c, and means of squares (n,) each."""
+
+    own: Floats
+    rows: Floats
+    donors: Floats
+    row_squares: Floats
+    donor_squares: Floats
+
+    @property
+    def n(self) -> int:
+        return len(self.rows)
+
+    @property
+    def square(self) -> float:
+        """E g^2."""
+        return float(np.mean(self.row_squares))
+
+    def product(self, means: Floats) -> float:
+        """E of g times another g of the same row (or donor), from the row (or donor) means; the squares taken out."""
+        k = self.n - 1
+        return float((k * np.sum(means**2) / self.n - self.square) / (k - 1))
+
+    @property
+    def level(self) -> float:
+        """(E f)^2 about the mean that was found, which is off by the spread of r + c: without bias a little below 0."""
+        k, n = self.n - 1, self.n
+        shared = k**2 * np.sum((self.rows + self.donors) ** 2) - n * k * self.square
+        return float(-shared / (n * k * (n - 2) * (n - 3)))
+
+
+def _effects(own: Floats, moments: tuple[Moments, ...]) -> Effects:
+    """From the moments of the output's squared distance to the mean prediction, and of the output itself."""
+    n, (second, first) = len(own), moments
+    k, g = n - 1, own - own.mean()
+    rows, donors = first.row_sum / k + g, first.donor_sum / k + (g.sum() - g) / k
+    row_squares, donor_squares = second.row_sum / k + g**2, second.donor_sum / k + (np.sum(g**2) - g**2) / k
+    middle = float(np.mean(rows))
+    return Effects(
+        g - middle,
+        rows - middle,
+        donors - middle,
+        row_squares - 2.0 * middle * rows + middle**2,
+        donor_squares - 2.0 * middle * donors + middle**2,
+    )
+
+
+def _by_effects(problem: Problem, form: str, method: str) -> Importance:
+    if problem.n < 4:
+        raise ValueError(f"X has {problem.n} rows: {method} compares effects of different pairs, give at least 4")
+    plan: Plan = Pairs(problem.n)
+    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
+    chosen = _chosen(problem)
+    with blocks.session(problem):
+        base = blocks.base_pass(problem, call)
+        own = _own_predictions(problem, base)
+        problem, base = _with_squares(problem, base, own)
+        jobs = routes.jobs(problem, base, plan, "auto")
+        run, jobs = routes.run(problem, jobs, base, call, "auto")
+        # The second pass is of the outputs alone.
+        single = dataclasses.replace(problem, losses=problem.losses[1:], targets=problem.targets[1:])
+        kept: dict[str, Any] = {name: getattr(base, name)[1:] for name in ("targets", "losses", "host_losses")}
+        runner = Runner(single, dataclasses.replace(base, **kept), call, Reporter(0, lambda done, total: None))
+        moments = routes.all_moments(run, jobs)
+        variance = float(np.var(own, ddof=1))
+        found, more = [], {}
+        for feature in problem.features:
+            effects = _effects(own, moments[feature.name])
+            spread = (own - own.mean())[chosen] ** 2 - variance
+            summary, count = _share(runner, feature, effects, chosen, form, method, variance, spread)
+            found.append(summary)
+            more[feature.name] = count
+    return _result(problem, found, plan, jobs, variance, method, run.block, more)
+
+
+def _share(
+    runner: Runner,
+    feature: Feature,
+    e: Effects,
+    chosen: Indices,
+    form: str,
+    method: str,
+    variance: float,
+    spread: Floats,
+) -> tuple[Summary, int]:
+    """One feature's share and its error, and the evaluations that the error took.
+
+    Rows move means of products by their influence: as a row and as a donor, of either factor.
+    """
+    if not np.any(e.rows - e.own):  # no pair moved a prediction: not used
+        return _summary(0.0, 0.0, np.zeros(len(chosen)), e.n), 0
+    square = e.row_squares[chosen] + e.donor_squares[chosen] - 2.0 * e.square
+    if form == "product":
+        variance, spread = e.square - e.level, square
+    if method == "sobol_first":
+        product, own = e.product(e.donors), e.donors[chosen]
+        cross, count = _row_products(runner, feature, e, chosen)
+        part, influence = product - e.level, own**2 - product + 2.0 * (cross - product)
+    else:
+        product, own = e.product(e.rows), e.rows[chosen]
+        cross, count = _donor_products(runner, feature, e, chosen)
+        part, influence = e.square - product, square - (own**2 - product + 2.0 * (cross - product))
+    share = part / variance
+    return _summary(share, part, (influence - share * spread) / variance, e.n), count
+
+
+def _row_products(runner: Runner, feature: Feature, e: Effects, chosen: Indices) -> tuple[Floats, int]:
+    """For chosen rows i the mean over k of g_ik c_k: donors count with their effects."""
+    problem, k = runner.problem, e.n - 1
+    classes = distinct_values(problem, feature)
+    whole: Any = Pairs(e.n) if classes is None else classes
+    plan = SomeRows(dataclasses.replace(whole, factor=e.donors), chosen)
+    part = runner.keep(chosen)
+    store = Lent(part.problem.flat, problem.store.shape, problem.flat)
+    sums = part.moments(store, plan, feature)[0].row_sum
+    return (sums - e.own[chosen] * e.donors[chosen]) / k, plan.n * plan.columns
+
+
+def _donor_products(runner: Runner, feature: Feature, e: Effects, chosen: Indices) -> tuple[Floats, int]:
+    """For chosen donors k the mean over i of g_ik r_i: rows count with their effects."""
+    problem, base, k = runner.problem, runner.base, e.n - 1
+    weights = _array.from_host(e.rows, problem.xp, problem.device, base.losses[0].dtype)
+    weighted = dataclasses.replace(runner, base=dataclasses.replace(base, weights=weights))
+    plan = SomeDonors(e.n, chosen)
+    sums = weighted.moments(problem.store, plan, feature)[0].donor_sum
+    return (sums + np.sum(e.rows * e.own) - (e.rows * e.own)[chosen]) / k, plan.n * plan.columns
+
+
+def _chosen(problem: Problem) -> Indices:
+    """The rows whose influence is evaluated."""
+    if problem.n <= _INFLUENCE_ROWS:
+        return np.arange(problem.n)
+    return np.sort(_rng.ordering(0, problem.n, 0)[:_INFLUENCE_ROWS])  # of no seed: all pairs depend on none
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Parts
+
+
+def _own_predictions(problem: Problem, base: Base) -> Floats:
+    """``(n,)`` on the host; an error if there are several outputs or if they do not vary."""
+    if math.prod(base.predictions.shape[1:]) != 1:
+        raise ValueError(
+            f"the model returns predictions of shape {tuple(base.predictions.shape)}: an index is of one output, so "
+            "pass a model that returns one, such as lambda X: model.predict_proba(X)[:, 1]"
+        )
+    own = np.asarray(_array.to_host(base.predictions), dtype=np.float64).reshape(-1)
+    slack = np.asarray(_array.to_host(base.slack), dtype=np.float64).reshape(-1)
+    if np.all(np.abs(own - own.mean()) <= slack):
+        raise ValueError(
+            f"the model predicts {own[0]:g} for every row of X: predictions that do not vary have no variance to share"
+        )
+    return own
+
+
+def _with_squares(problem: Problem, base: Base, own: Floats) -> tuple[Problem, Base]:
+    """The squared distance to the mean prediction in the place of the loss, and behind it the output itself."""
+    xp, middle = problem.xp, float(own.mean())
+    function = outputs.output(0)
+    values = function.rows(base.predictions, base.predictions)
+    predictions = xp.reshape(base.predictions, (problem.n,))
+    centre = xp.full((problem.n,), middle, dtype=values.dtype, device=problem.device)
+    functions, targets = (losses.squared_error, function), (centre, values)
+    squares = losses.row_losses(losses.squared_error, centre, predictions)
+    host = tuple(np.asarray(a, dtype=np.float64) for a in _array.fetch([squares, values]))
+    made = dataclasses.replace(base, targets=targets, losses=(squares, values), host_losses=host)
+    return dataclasses.replace(problem, losses=functions, targets=targets), made
+
+
+def _check_all_pairs(pairs: str | int, what: str) -> None:
+    if pairs != "all":
+        raise ValueError(f"{what} needs the variance within every row: pass pairs='all', got pairs={pairs!r}")
+
+
+def _as_share(found: Summary, variance: float) -> Summary:
+    """A ratio's summary, whose null value is 1, as that of a share, whose null value is 0."""
+    draws = None if found.draws is None else found.draws - 1.0
+    share = found.value - 1.0
+    return dataclasses.replace(found, value=share, replaced_risk=share * variance, draws=draws)
+
+
+def _summary(share: float, part: float, influence: Floats, n: int) -> Summary:
+    spread = float(np.var(influence, ddof=1))
+    skew = float(np.mean((influence - influence.mean()) ** 3)) / spread**1.5 / math.sqrt(n) if spread > 0.0 else 0.0
+    return Summary(
+        value=share,
+        replaced_risk=part,
+        std_error=math.sqrt(spread / n),
+        skewness=skew,
+        monte_carlo_share=0.0,
+        fixed_data_error=0.0,
+        random_variable_error=math.nan,
+        row_error=math.nan,
+        draws=None,
+        row_values=None,
+    )
+
+
+def _result(
+    problem: Problem,
+    summaries: list[Summary],
+    plan: Plan,
+    jobs: list[Job],
+    variance: float,
+    method: str,
+    block: tuple[int, int],
+    more: dict[str, int] | None = None,
+) -> Importance:
+    job_of = {feature.name: job for job in jobs for feature in job.features}
+    names = [feature.name for feature in problem.features]
+    return results.from_summaries(
+        names,
+        summaries,
+        base_risk=variance,
+        compare="share",
+        method=method,
+        loss="variance of the predictions",
+        plan_kind=plan.kind,
+        n=plan.n,
+        draws_per_row=plan.draws,
+        evaluations=[job_of[name].evaluations + (more or {}).get(name, 0) for name in names],
+        routes=[job_of[name].route for name in names],
+        block=block,
+        key=problem.key,
+        keep_rows=False,
+    )
