@@ -394,6 +394,19 @@ def test_quantiles():
         assert ordered[99] <= middle <= ordered[102]
 
 
+def test_samples_without_an_error():
+    """A ratio to a risk of 0 is infinite; for a feature that is not used it stays 1."""
+    X, _ = made(15, n=12)
+    y = (X[:, 0] > 0).astype(np.int64)
+    y[0] = 1 - y[0]
+    sign = rl.FiniteClass([lambda X: (X[:, 0] > 0).astype(np.int64)], loss="zero_one", bootstrap=60)
+    found = rl.model_class_reliance(sign, X, y, epsilon=0.1, rng=0).members
+    perfect = found.sample_risks[:, 0] == 0.0
+    assert 0 < perfect.sum() < 60
+    np.testing.assert_array_equal(np.isinf(found.sample_values[:, 0, 0]), perfect)
+    np.testing.assert_array_equal(found.sample_values[:, 0, 1:], 1.0)
+
+
 def test_no_distribution_without_samples():
     X, y = made()
     found = rl.model_class_reliance(rl.FiniteClass(LISTED), X, y, epsilon=20.0)
