@@ -1,7 +1,8 @@
 """Reliance over classes of models against what it must cost: ratios, each measured in one run.
 
     python benchmarks/rashomon.py            everything
-    python benchmarks/rashomon.py linear     one part: linear, ridge, kernel, torch
+    python benchmarks/rashomon.py linear     one part: linear, ridge, kernel, convex, torch
+    python benchmarks/rashomon.py --tiny     sizes that only show that it runs
 
 Times are the best of several alternating repeats, so that both sides of a ratio see the same machine.
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,20 @@ sys.path.insert(0, str(Path(__file__).parent))  # also when asv imports this fil
 from common import alternate, report
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """How many rows, columns and landmarks each part has."""
+
+    linear: tuple[int, int] = (1_000_000, 50)
+    ridge: tuple[int, int] = (10_000, 20)
+    kernel: tuple[int, int] = (10_000, 200)
+    convex: tuple[int, int] = (10_000, 5)
+    torch: tuple[int, int] = (300, 300)  # rows, steps
+
+
+TINY = Sizes((2000, 5), (200, 3), (200, 10), (200, 2), (50, 20))
+
+
 def linear_data(n: int, p: int, centre: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, p))
@@ -27,9 +44,9 @@ def linear_data(n: int, p: int, centre: float = 0.0) -> tuple[np.ndarray, np.nda
     return X, X @ rng.normal(size=p) + rng.normal(size=n)
 
 
-def linear() -> None:
-    """All 50 features of the linear class over one X.T @ X."""
-    n, p = 1_000_000, 50
+def linear(sizes: Sizes) -> None:
+    """All features of the linear class over one X.T @ X."""
+    n, p = sizes.linear
     for centre in (0.0, 1000.0):
         X, y = linear_data(n, p, centre)
         cases: dict[str, Callable[[], object]] = {
@@ -45,19 +62,19 @@ def linear() -> None:
             report(f"linear class, {name}, n={n} p={p}, over X.T @ X", seconds / gram, "<= 5", detail)
 
 
-def ridge() -> None:
+def ridge(sizes: Sizes) -> None:
     """With a ball of coefficients: seconds a feature."""
-    X, y = linear_data(10_000, 20)
+    n, p = sizes.ridge
+    X, y = linear_data(n, p)
     radius = 0.9 * float(np.linalg.norm(np.linalg.lstsq(X, y)[0]))
-    case = lambda: rl.model_class_reliance(rl.LinearClass(ridge=radius), X, y, epsilon=0.05, rng=0)  # noqa: E731
+    case = partial(rl.model_class_reliance, rl.LinearClass(ridge=radius), X, y, epsilon=0.05)
     seconds = alternate(case, repeats=1)[0]
-    report("linear class with ridge=, n=10000 p=20, seconds a feature", seconds / 20, "-", f"{seconds:.2f} s in all")
+    report(f"linear class with ridge=, n={n} p={p}, seconds a feature", seconds / p, "-", f"{seconds:.2f} s in all")
 
 
-# Each class has its line here: name -> function.
-def kernel() -> None:
-    """One feature of a kernel class with 200 landmarks, over the product of its feature matrix with itself."""
-    n, m = 10_000, 200
+def kernel(sizes: Sizes) -> None:
+    """One feature of a kernel class, over the product of its feature matrix with itself."""
+    n, m = sizes.kernel
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 5))
     y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * rng.normal(size=n)
@@ -71,37 +88,58 @@ def kernel() -> None:
     report(f"kernel class, n={n} m={m}, one feature, over a {m} x {m} Gram", seconds / gram, "-", f"{seconds:.2f} s")
 
 
-def torch() -> None:
+def convex(sizes: Sizes) -> None:
+    """One feature of the logistic and the hinge class: seconds."""
+    n, p = sizes.convex
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    positive = X[:, 0] + rng.normal(size=n) > 0
+    for loss, y in (("logistic", positive.astype(float)), ("hinge", np.where(positive, 1.0, -1.0))):
+        found = rl.LinearClass(loss=loss, ridge=5.0)
+        case = partial(rl.model_class_reliance, found, X, y, epsilon=0.05, features=[0], rng=0)
+        seconds = alternate(case, repeats=1)[0]
+        report(f"{loss} class, n={n} p={p}, one feature, seconds", seconds, "-")
+
+
+def torch(sizes: Sizes) -> None:
     """One feature of a torch network over one run of its exact model reliance."""
     import torch
 
+    n, steps = sizes.torch
     torch.manual_seed(0)
-    X = torch.randn(300, 4)
-    y = torch.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * torch.randn(300)
+    X = torch.randn(n, 4)
+    y = torch.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * torch.randn(n)
     net = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
     optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
     for _ in range(400):
         loss = torch.mean((net(X)[:, 0] - y) ** 2)
         optimizer.zero_grad(), loss.backward(), optimizer.step()
-    found = rl.DifferentiableClass(net, radius=20.0, starts=2, steps=300)
+    found = rl.DifferentiableClass(net, radius=20.0, starts=2, steps=steps)
     once, seconds = alternate(
         lambda: rl.model_reliance(net, X, y, features=[0]),
         lambda: rl.model_class_reliance(found, X, y, epsilon=0.1, features=[0]),
         repeats=1,
     )
-    detail = f"{seconds:.2f} s / {once:.4f} s, 2 starts of 300 steps"
-    report("torch 4-16-1, n=300, one feature, class over model reliance", seconds / once, "-", detail)
+    detail = f"{seconds:.2f} s / {once:.4f} s, 2 starts of {steps} steps"
+    report(f"torch 4-16-1, n={n}, one feature, class over model reliance", seconds / once, "-", detail)
 
 
-PARTS: dict[str, Callable[[], None]] = {"linear": linear, "ridge": ridge, "kernel": kernel, "torch": torch}
+PARTS: dict[str, Callable[[Sizes], None]] = {
+    "linear": linear,
+    "ridge": ridge,
+    "kernel": kernel,
+    "convex": convex,
+    "torch": torch,
+}
 
 
-def main(chosen: list[str]) -> None:
+def main(arguments: list[str]) -> None:
+    chosen = [name for name in arguments if name != "--tiny"]
     unknown = set(chosen) - set(PARTS)
     if unknown:
         raise SystemExit(f"unknown part {sorted(unknown)[0]!r}: choose from {', '.join(PARTS)}")
     for name in chosen or PARTS:
-        PARTS[name]()
+        PARTS[name](TINY if "--tiny" in arguments else Sizes())
 
 
 if __name__ == "__main__":
