@@ -15,7 +15,7 @@ from reliance._array import Array
 from reliance.executors import Base, Caller
 from reliance.features import Feature
 from reliance.impact.local_results import LocalImportance
-from reliance.measuring import checked_shifts
+from reliance.importance import checked_shifts
 from reliance.inputs import Block, Problem, Progress, prepare
 from reliance.losses import Metric
 from reliance.partial_plans import SomeRows
