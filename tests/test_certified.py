@@ -145,7 +145,7 @@ def test_kernel(problems):
         X = X / np.abs(X).max()
         method, compare, epsilon = question(rng, k)
         radius = float(10 ** rng.uniform(-1, 1))
-        kind = rl.KernelClass(kernel, landmarks=min(int(rng.integers(1, 5)), len(X) - 2), radius=radius, degree=2)
+        kind = rl.KernelClass(kernel, landmarks=min(int(rng.integers(1, 5)), len(X) - 2), radius=radius)
         found = method(kind, X, y, epsilon=epsilon, compare=compare, features=[columns])
         models = (found.lower_models[0], found.upper_models[0])
         model = models[0]

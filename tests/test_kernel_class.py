@@ -79,9 +79,9 @@ def test_values_of_the_kernels() -> None:
     C, widths = X[:4] + 0.1, (0.5, 1.0, 2.0)
     for name, formula in (
         ("rbf", lambda x, c: np.exp(-sum((a - b) ** 2 / (2 * w**2) for a, b, w in zip(x, c, widths, strict=True)))),
-        ("polynomial", lambda x, c: (1 + sum(a * b / w**2 for a, b, w in zip(x, c, widths, strict=True))) ** 2),
+        ("polynomial", lambda x, c: (1 + sum(a * b / w**2 for a, b, w in zip(x, c, widths, strict=True))) ** 3),
     ):
-        best = KernelClass(name, landmarks=C, radius=1.0, bandwidth=widths, degree=2).best(data_of(X, y)).model
+        best = KernelClass(name, landmarks=C, radius=1.0, bandwidth=widths).best(data_of(X, y)).model
         assert isinstance(best, KernelModel)
         values = [best.intercept + sum(a * formula(x, c) for a, c in zip(best.coefficients, C, strict=True)) for x in X]
         np.testing.assert_allclose(best(X), values, rtol=1e-10)
@@ -197,8 +197,20 @@ def test_bad_arguments() -> None:
     X, y = problem()
     with pytest.raises(ValueError, match="semidefinite"):
         KernelClass(lambda X, C: -(X @ C.T), landmarks=5, radius=1.0).best(data_of(X, y))
-    with pytest.raises(ValueError, match="bandwidth"):
-        KernelClass("rbf", landmarks=5, radius=1.0, bandwidth=0.0).best(data_of(X, y))
+    for bandwidth in (0.0, float("inf"), (1.0, 2.0)):
+        with pytest.raises(ValueError, match=r"bandwidth.* each of 3 columns"):
+            KernelClass("rbf", landmarks=5, radius=1.0, bandwidth=bandwidth).best(data_of(X, y))
+    for landmarks in (np.ones((2, 2)), np.ones((0, 3)), np.ones(3)):
+        with pytest.raises(ValueError, match=r"landmarks has shape .* pass \(m, 3\)"):
+            KernelClass("rbf", landmarks=landmarks, radius=1.0).best(data_of(X, y))
+    with pytest.raises(ValueError, match="kernel returned shape"):
+        KernelClass(lambda X, C: X, landmarks=5, radius=1.0).best(data_of(X, y))
+    with pytest.raises(ValueError, match="degree=2 has no effect"):
+        KernelClass("rbf", radius=1.0, degree=2)
+    with pytest.raises(ValueError, match="degree=0"):
+        KernelClass("polynomial", radius=1.0, degree=0)
+    with pytest.raises(ValueError, match=r"bandwidth=1\.0 has no effect"):
+        KernelClass(KERNELS["callable"], radius=1.0, bandwidth=1.0)
 
 
 def test_on_every_backend(backend: Any) -> None:

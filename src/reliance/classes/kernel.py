@@ -72,7 +72,7 @@ class KernelClass:
         ``exp(-sum_j (x_j - c_j)^2 / (2 w_j^2))``, ``(1 + sum_j x_j c_j / w_j^2)^degree``, a `ProductKernel`, or a
         function of rows (n, P) and landmarks (m, P) that returns (n, m), in their namespace.
     landmarks : int or array (m, P)
-        How many evenly spaced rows, or the landmarks themselves.
+        How many evenly spaced rows (all of them if there are fewer), or the landmarks themselves.
     radius : float
         The largest norm of f - mu in the kernel's Hilbert space.
     bandwidth : float or sequence of float, optional
@@ -131,6 +131,10 @@ class KernelClass:
             raise ValueError(f"landmarks={self.landmarks} is too few: pass at least 1")
         if isinstance(self.degree, bool) or not isinstance(self.degree, int) or self.degree < 1:
             raise ValueError(f"degree={self.degree!r}: pass an integer of at least 1")
+        if self.degree != 3 and self.kernel != "polynomial":
+            raise ValueError(f"degree={self.degree} has no effect: it is for kernel='polynomial'")
+        if self.bandwidth is not None and callable(self.kernel):
+            raise ValueError(f"bandwidth={self.bandwidth!r} has no effect: scale the columns inside your kernel")
 
     @property
     def loss(self) -> str:
@@ -281,7 +285,7 @@ def _landmarks(given: Any, X: Array) -> Array:
     if isinstance(given, int):
         places = np.unique(np.linspace(0, n - 1, min(given, n)).round().astype(np.int64))
         return namespace(X).take(X, from_host(places, namespace(X), device(X)), axis=0)
-    if given.ndim != 2 or given.shape[1] != P:
+    if given.ndim != 2 or given.shape[1] != P or given.shape[0] == 0:
         raise ValueError(f"landmarks has shape {tuple(given.shape)}, but X has {P} columns: pass (m, {P})")
     return upload(wide(given), X)
 
@@ -291,8 +295,9 @@ def _kernel(given: KernelClass, X: Array, landmarks: Array) -> Kernel:
     if given.bandwidth is None:
         widths = np.ones(P) if given.kernel == "polynomial" else _median_widths(X, landmarks)
     else:
-        widths = np.broadcast_to(np.asarray(given.bandwidth, dtype=np.float64), (P,)).copy()
-    if not (widths > 0).all():
+        widths = np.asarray(given.bandwidth, dtype=np.float64)
+        widths = np.full(P, widths) if widths.ndim == 0 else widths
+    if widths.shape != (P,) or not (widths > 0).all() or not np.isfinite(widths).all():
         raise ValueError(f"bandwidth={given.bandwidth!r}: pass a positive number, or one for each of {P} columns")
     return RBF(widths) if given.kernel == "rbf" else Polynomial(widths, given.degree)
 
