@@ -55,6 +55,8 @@ ORDER = (
     "comparisons",
     "plots",
     "functional",
+    "measuring",
+    "adaptive",
     "importance",
     "studies",
     "conditional",

@@ -13,16 +13,14 @@ from reliance.comparisons import RelativeImportance
 from reliance.corrections import Runner
 from reliance.draws import Sampler
 from reliance.executors import Caller
-from reliance.importance import base_risks, checked_shifts, reliance_plan
 from reliance.inputs import Block, Problem, Progress, check_choice, prepare
+from reliance.measuring import COMPARE, base_risks, checked_shifts, reliance_plan
 from reliance.plans import Plan
 from reliance.results import Importance
 from reliance.rng import RandomState
 from reliance.scrambling import Scrambler
 from reliance.studies import Study, measured, result_of
 from reliance.variables import Variables
-
-_COMPARE = ("difference", "ratio")
 
 
 def relative_importance(
@@ -110,7 +108,7 @@ def relative_importance(
     >>> result.delta("none", "cause").test().p_value.round(3).tolist()[0]
     0.0
     """
-    check_choice(compare, _COMPARE, "compare")
+    check_choice(compare, COMPARE, "compare")
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
     on_host = tables.is_table(X) or isinstance(X, np.ndarray | list | tuple)
     moved = on_host and not isinstance(problem.flat, np.ndarray)
@@ -195,7 +193,7 @@ def conditional_model_reliance(
     >>> bool(1 < rl.conditional_model_reliance(lambda X: X[:, 0], X, y).values[0] < plain)
     True
     """
-    check_choice(compare, _COMPARE, "compare")
+    check_choice(compare, COMPARE, "compare")
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
     problem, plan = reliance_plan(problem, pairs)
     known = variables.gather(problem, None, None)

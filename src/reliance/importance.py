@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from reliance import blocks, curves, inference, plans, results, summaries
+from reliance import plans
 from reliance._array import Array
-from reliance.executors import Base, Caller
-from reliance.inference import Floats, Summary
-from reliance.inputs import CURVES, NEED_PAIRS, Block, Problem, Progress, check_choice, check_draws, prepare
-from reliance.losses import Metric, has_rows
+from reliance.adaptive import checked_goal, measure_until
+from reliance.inputs import CURVES, Block, Progress, check_choice, check_draws, prepare
+from reliance.measuring import checked_shifts, measure, reliance_plan
 from reliance.plans import Plan
-from reliance.reductions import Moments
 from reliance.results import Importance
 from reliance.rng import RandomState
 from reliance.structure import routes
-from reliance.structure.routes import Job
-
-_COMPARE = ("difference", "ratio")
 
 
 def ablation_importance(
@@ -27,7 +21,7 @@ def ablation_importance(
     X: Array,
     y: Array | None = None,
     *,
-    draws: int = 10,
+    draws: int | str = 10,
     loss: Any = "squared_error",
     compare: str = "difference",
     features: Any = None,
@@ -38,6 +32,10 @@ def ablation_importance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
+    precision: float = 0.01,
+    relative: bool = True,
+    top: int | None = None,
+    budget: int | None = None,
 ) -> Importance | dict[str, Importance]:
     r"""Randomized ablation importance: each value replaced by independent draws from its column.
 
@@ -55,8 +53,9 @@ def ablation_importance(
         NumPy, CuPy, JAX or torch; the work happens where it is. Nested lists are taken as NumPy.
     y : array (n, ...), optional
         Labels; not needed for ``loss="prediction_shift"``.
-    draws : int
-        K, how many times each row is replaced.
+    draws : int or "auto"
+        K, how many times each row is replaced. "auto": as many as ``precision`` or ``top`` take (see below);
+        ``result.draws_per_row`` and ``result.stopped`` say how many these were, and why no more.
     loss : str, callable, Metric or a list of these
         ``"squared_error"``, ``"absolute_error"``, ``"log_loss"``, ``"cross_entropy"``, ``"zero_one"``, ``"hinge"``,
         ``"huber"``, ``"pinball"``, ``"poisson_deviance"``, ``"prediction_shift"``, the metrics ``"auc"``, ``"r2"``,
@@ -81,6 +80,14 @@ def ablation_importance(
         Names of the columns.
     keep : str or sequence of str
         ``"rows"`` keeps ``row_values`` (p, n).
+    precision, relative : float, bool
+        With ``draws="auto"``: rounds of twice as many draws until the half-width of every 95% population interval is at
+        most ``precision`` times the base risk (``relative=False``: at most ``precision`` itself; of ratios always).
+        Where the rows' own variation alone is wider, more draws cannot help, and it stops with "rows".
+    top : int, optional
+        With ``draws="auto"``: until the ranking of so many features is settled, instead.
+    budget : int, optional
+        With ``draws="auto"``: rows that the model is called with, at most.
 
     Returns
     -------
@@ -106,7 +113,14 @@ def ablation_importance(
     (True, [0.0, 0.0])
     """
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
-    return measure(problem, plans.Resample(problem.n, check_draws(draws), problem.key), compare, "ablation_importance")
+    goal = checked_goal(precision, top, budget, relative)
+
+    def plan(count: int) -> Plan:
+        return plans.Resample(problem.n, count, problem.key)
+
+    if isinstance(draws, str) and check_choice(draws, ("auto",), "draws"):
+        return measure_until(problem, plan, goal, compare, "ablation_importance")
+    return measure(problem, plan(check_draws(draws)), compare, "ablation_importance")
 
 
 def permutation_importance(
@@ -114,7 +128,7 @@ def permutation_importance(
     X: Array,
     y: Array | None = None,
     *,
-    draws: int = 20,
+    draws: int | str = 20,
     loss: Any = "squared_error",
     compare: str = "difference",
     features: Any = None,
@@ -125,6 +139,10 @@ def permutation_importance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
+    precision: float = 0.01,
+    relative: bool = True,
+    top: int | None = None,
+    budget: int | None = None,
 ) -> Importance | dict[str, Importance]:
     r"""Permutation importance, by shifts of one random ordering.
 
@@ -142,8 +160,10 @@ def permutation_importance(
     ----------
     model, X, y, loss, compare, features, weights, rng, memory, block, progress, names, keep
         As in `ablation_importance`.
-    draws : int
-        K, the number of permutations. The first K of 2K draws are the K draws.
+    draws : int or "auto"
+        K, the number of permutations. The first K of 2K draws are the K draws. "auto": as many as it takes.
+    precision, relative, top, budget
+        What it takes, as in `ablation_importance`.
 
     Returns
     -------
@@ -165,8 +185,14 @@ def permutation_importance(
     (True, [0.0, 0.0])
     """
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
-    plan = plans.Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
-    return measure(problem, plan, compare, "permutation_importance")
+    goal = checked_goal(precision, top, budget, relative)
+
+    def plan(count: int) -> Plan:
+        return plans.Shifts(problem.n, count, problem.key)
+
+    if isinstance(draws, str) and check_choice(draws, ("auto",), "draws"):
+        return measure_until(problem, plan, goal, compare, "permutation_importance")
+    return measure(problem, plan(checked_shifts(draws, problem.n, "draws")), compare, "permutation_importance")
 
 
 def model_reliance(
@@ -244,115 +270,3 @@ def model_reliance(
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep, keeps)
     problem, plan = reliance_plan(problem, pairs)
     return measure(problem, plan, compare, "model_reliance", route)
-
-
-def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
-    """Which pairs of rows lend each other a feature, and the problem, less its odd last row if there are halves."""
-    if pairs == "all":
-        # A metric needs all rows of a draw at once: the same pairs, a whole shift at a time.
-        whole = any(isinstance(function, Metric) for function in problem.losses)
-        return problem, plans.every_shift(problem.n) if whole else plans.Pairs(problem.n)
-    if pairs == "halves":
-        if problem.n % 2:
-            warnings.warn(f"pairs='halves' leaves out the last of {problem.n} rows", UserWarning, stacklevel=3)
-            problem = problem.head(problem.n - 1)
-        return problem, plans.halves(problem.n)
-    if isinstance(pairs, str):
-        raise ValueError(f"pairs={pairs!r} is unknown: choose 'all', 'halves' or a number of shifts")
-    return problem, plans.Shifts(problem.n, checked_shifts(pairs, problem.n, "pairs"), problem.key)
-
-
-def measure(
-    problem: Problem, plan: Plan, compare: str, method: str, route: str = "plain"
-) -> Importance | dict[str, Importance]:
-    """The common composition: base pass, one evaluation of the plan, one result for each loss."""
-    check_choice(compare, _COMPARE, "compare")
-    if curves.wants_curves(problem) and plan.kind != "pairs":
-        raise ValueError(f"keep={min(problem.keep & set(CURVES))!r}: {NEED_PAIRS}")
-    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
-    with blocks.session(problem):
-        base = blocks.base_pass(problem, call)
-        risks = base_risks(problem, base, compare)
-        # Curves: the outputs are measured with the losses, and stand behind them.
-        wide, full = curves.with_outputs(problem, base, route) if curves.wants_curves(problem) else (problem, base)
-        jobs = routes.jobs(wide, full, plan, route)
-        run, jobs = routes.run(wide, jobs, full, call, route)
-    drawn = curves.curves_of(problem, full, plan, jobs, run.moments) if curves.wants_curves(problem) else None
-    job_of = {feature.name: job for job in jobs for feature in job.features}
-    found = {}
-    for index, (function, risk) in enumerate(zip(problem.losses, risks, strict=True)):
-        moments = {name: of_losses[index] for name, of_losses in run.moments.items()}
-        found[function.name] = results.from_summaries(
-            [feature.name for feature in problem.features],
-            _summaries(problem, base.host_losses[index], plan, compare, has_rows(function), jobs, moments),
-            base_risk=risk,
-            compare=compare,
-            method=method,
-            loss=function.name,
-            plan_kind=plan.kind,
-            n=plan.n,
-            draws_per_row=plan.draws,
-            evaluations=[job_of[feature.name].evaluations for feature in problem.features],
-            routes=[job_of[feature.name].route for feature in problem.features],
-            block=run.block,
-            key=problem.key,
-            keep_rows="rows" in problem.keep,
-            curves=drawn,
-        )
-    return found if problem.several else found[problem.losses[0].name]
-
-
-def _summaries(
-    problem: Problem,
-    losses: Floats,
-    plan: Plan,
-    compare: str,
-    per_row: bool,
-    jobs: list[Job],
-    moments: dict[str, Moments],
-) -> list[Summary]:
-    """The summaries of all features under one loss, in their order."""
-    found: dict[str, Summary] = {}
-    weights, keep_rows = problem.host_weights, "rows" in problem.keep
-    lent = inference.lent_units(losses, weights, plan, compare) if moments else None
-    for job in jobs:
-        if job.linear is not None:
-            found |= summaries.linear_summaries(job.linear, losses, plan, compare, keep_rows=keep_rows)
-            continue
-        # Features that are not used all have the same summary.
-        for feature in job.features[:1] if job.route == "unused" else job.features:
-            found[feature.name] = inference.summarize(
-                moments[feature.name], losses, weights, plan, compare, per_row=per_row, lent=lent, keep_rows=keep_rows
-            )
-        found |= {feature.name: found[job.features[0].name] for feature in job.features if feature.name not in found}
-    return [found[feature.name] for feature in problem.features]
-
-
-def base_risks(problem: Problem, base: Base, compare: str) -> list[float]:
-    """The base risk of each loss, which a ratio divides by."""
-    risks = [inference.risk(values, problem.host_weights) for values in base.host_losses]
-    for function, risk in zip(problem.losses, risks, strict=True):
-        if compare == "ratio" and risk == 0:
-            raise ValueError(
-                f"compare='ratio' divides by the base risk, which is 0 under loss={function.name!r}: "
-                "use compare='difference'"
-            )
-    return risks
-
-
-def checked_shifts(draws: Any, n: int, name: str) -> int:
-    count = check_draws(draws, name)
-    if count < 3 and n > 3:
-        warnings.warn(
-            f"{name}={count}: with fewer than 3 draws the population interval rests on a rough bound; use 3 or more",
-            UserWarning,
-            stacklevel=3,
-        )
-    if count > n - 1:
-        warnings.warn(
-            f"{name}={count} is more than the {n - 1} shifts of {n} rows, which are all pairs already: further draws "
-            "start a new ordering and repeat pairs; model_reliance(pairs='all') gives the exact value",
-            UserWarning,
-            stacklevel=3,
-        )
-    return count

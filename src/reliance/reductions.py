@@ -42,6 +42,18 @@ class Moments:
     table: Floats | None = None
 
 
+def joined(first: Moments, later: Moments) -> Moments:
+    """The moments of some draws and of further ones."""
+    assert first.draw_sum is not None
+    assert later.draw_sum is not None
+    return Moments(
+        first.row_sum + later.row_sum,
+        first.donor_sum + later.donor_sum,
+        first.row_squares + later.row_squares,
+        np.concatenate([first.draw_sum, later.draw_sum]),
+    )
+
+
 @dataclass(frozen=True)
 class Accumulator:
     """Running sums of one feature under one loss (arrays that `update` adds to)."""

@@ -79,6 +79,8 @@ class Importance:
         Standard errors of the other two formulations, and of the paired t test on row means.
     curves : dict from names to Curve, or None
         With ``keep="curves"``, the partial dependence of each feature at the values that occur.
+    stopped : str
+        With ``draws="auto"``, why there were no more draws: "precision", "ranking", "rows", "all pairs" or "budget".
     tree_values : array (p, B) or None
         Of `out_of_bag_importance`: the importance in each tree.
     """
@@ -106,6 +108,7 @@ class Importance:
     random_variable_error: Floats
     row_error: Floats
     curves: dict[str, Curve] | None = None
+    stopped: str = ""
     tree_values: Floats | None = None
 
     def __post_init__(self) -> None:
@@ -366,6 +369,7 @@ def from_summaries(
     key: int,
     keep_rows: bool,
     curves: dict[str, Curve] | None = None,
+    stopped: str = "",
 ) -> Importance:
     """The result of p features that were measured together."""
     drawn = [s.draws for s in summaries if s.draws is not None]
@@ -388,5 +392,6 @@ def from_summaries(
         plan_kind=plan_kind,
         draws_per_row=draws_per_row,
         curves=curves,
+        stopped=stopped,
         **errors,
     )

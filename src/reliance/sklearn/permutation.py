@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import plans
-from reliance.importance import measure
+from reliance.measuring import measure
 from reliance.inputs import prepare
 from reliance.models import Model
 from reliance.results import Importance

@@ -1,0 +1,150 @@
+"""What the methods share: which rows lend to which, the base pass, one evaluation of a plan, a result for each loss."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from reliance import blocks, curves, inference, plans, results, summaries
+from reliance.blocks import Run
+from reliance.curves import Curve
+from reliance.executors import Base, Caller
+from reliance.inference import Floats, Summary
+from reliance.inputs import CURVES, NEED_PAIRS, Problem, check_choice, check_draws
+from reliance.losses import Metric, has_rows
+from reliance.plans import Plan
+from reliance.reductions import Moments
+from reliance.results import Importance
+from reliance.structure import routes
+from reliance.structure.routes import Job
+
+COMPARE = ("difference", "ratio")
+
+
+def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
+    """Which pairs of rows lend each other a feature, and the problem, less its odd last row if there are halves."""
+    if pairs == "all":
+        # A metric needs all rows of a draw at once: the same pairs, a whole shift at a time.
+        whole = any(isinstance(function, Metric) for function in problem.losses)
+        return problem, plans.every_shift(problem.n) if whole else plans.Pairs(problem.n)
+    if pairs == "halves":
+        if problem.n % 2:
+            warnings.warn(f"pairs='halves' leaves out the last of {problem.n} rows", UserWarning, stacklevel=3)
+            problem = problem.head(problem.n - 1)
+        return problem, plans.halves(problem.n)
+    if isinstance(pairs, str):
+        raise ValueError(f"pairs={pairs!r} is unknown: choose 'all', 'halves' or a number of shifts")
+    return problem, plans.Shifts(problem.n, checked_shifts(pairs, problem.n, "pairs"), problem.key)
+
+
+def measure(
+    problem: Problem, plan: Plan, compare: str, method: str, route: str = "plain"
+) -> Importance | dict[str, Importance]:
+    """The common composition: base pass, one evaluation of the plan, one result for each loss."""
+    check_choice(compare, COMPARE, "compare")
+    if curves.wants_curves(problem) and plan.kind != "pairs":
+        raise ValueError(f"keep={min(problem.keep & set(CURVES))!r}: {NEED_PAIRS}")
+    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
+    with blocks.session(problem):
+        base = blocks.base_pass(problem, call)
+        base_risks(problem, base, compare)  # a ratio over 0 is an error before the work
+        # Curves: the outputs are measured with the losses, and stand behind them.
+        wide, full = curves.with_outputs(problem, base, route) if curves.wants_curves(problem) else (problem, base)
+        jobs = routes.jobs(wide, full, plan, route)
+        run, jobs = routes.run(wide, jobs, full, call, route)
+    drawn = curves.curves_of(problem, full, plan, jobs, run.moments) if curves.wants_curves(problem) else None
+    return collect(problem, base, plan, compare, method, jobs, run, drawn)
+
+
+def collect(
+    problem: Problem,
+    base: Base,
+    plan: Plan,
+    compare: str,
+    method: str,
+    jobs: list[Job],
+    run: Run,
+    drawn: dict[str, Curve] | None = None,
+    stopped: str = "",
+) -> Importance | dict[str, Importance]:
+    """One result for each loss, from the moments of a run."""
+    job_of = {feature.name: job for job in jobs for feature in job.features}
+    risks = base_risks(problem, base, compare)
+    found = {}
+    for index, (function, risk) in enumerate(zip(problem.losses, risks, strict=True)):
+        moments = {name: of_losses[index] for name, of_losses in run.moments.items()}
+        found[function.name] = results.from_summaries(
+            [feature.name for feature in problem.features],
+            _summaries(problem, base.host_losses[index], plan, compare, has_rows(function), jobs, moments),
+            base_risk=risk,
+            compare=compare,
+            method=method,
+            loss=function.name,
+            plan_kind=plan.kind,
+            n=plan.n,
+            draws_per_row=plan.draws,
+            evaluations=[job_of[feature.name].evaluations for feature in problem.features],
+            routes=[job_of[feature.name].route for feature in problem.features],
+            block=run.block,
+            key=problem.key,
+            keep_rows="rows" in problem.keep,
+            curves=drawn,
+            stopped=stopped,
+        )
+    return found if problem.several else found[problem.losses[0].name]
+
+
+def _summaries(
+    problem: Problem,
+    losses: Floats,
+    plan: Plan,
+    compare: str,
+    per_row: bool,
+    jobs: list[Job],
+    moments: dict[str, Moments],
+) -> list[Summary]:
+    """The summaries of all features under one loss, in their order."""
+    found: dict[str, Summary] = {}
+    weights, keep_rows = problem.host_weights, "rows" in problem.keep
+    lent = inference.lent_units(losses, weights, plan, compare) if moments else None
+    for job in jobs:
+        if job.linear is not None:
+            found |= summaries.linear_summaries(job.linear, losses, plan, compare, keep_rows=keep_rows)
+            continue
+        # Features that are not used all have the same summary.
+        for feature in job.features[:1] if job.route == "unused" else job.features:
+            found[feature.name] = inference.summarize(
+                moments[feature.name], losses, weights, plan, compare, per_row=per_row, lent=lent, keep_rows=keep_rows
+            )
+        found |= {feature.name: found[job.features[0].name] for feature in job.features if feature.name not in found}
+    return [found[feature.name] for feature in problem.features]
+
+
+def base_risks(problem: Problem, base: Base, compare: str) -> list[float]:
+    """The base risk of each loss, which a ratio divides by."""
+    risks = [inference.risk(values, problem.host_weights) for values in base.host_losses]
+    for function, risk in zip(problem.losses, risks, strict=True):
+        if compare == "ratio" and risk == 0:
+            raise ValueError(
+                f"compare='ratio' divides by the base risk, which is 0 under loss={function.name!r}: "
+                "use compare='difference'"
+            )
+    return risks
+
+
+def checked_shifts(draws: Any, n: int, name: str) -> int:
+    count = check_draws(draws, name)
+    if count < 3 and n > 3:
+        warnings.warn(
+            f"{name}={count}: with fewer than 3 draws the population interval rests on a rough bound; use 3 or more",
+            UserWarning,
+            stacklevel=3,
+        )
+    if count > n - 1:
+        warnings.warn(
+            f"{name}={count} is more than the {n - 1} shifts of {n} rows, which are all pairs already: further draws "
+            "start a new ordering and repeat pairs; model_reliance(pairs='all') gives the exact value",
+            UserWarning,
+            stacklevel=3,
+        )
+    return count
