@@ -142,6 +142,24 @@ def everything():
         for sampler in ("gaussian", samplers.Gaussian(draws="normal"), "knn", "leaves"):
             rl.relative_importance(lambda X: X[:, 0], X, y, given=[1], features=[0], sampler=sampler, draws=3, rng=1)
         rl.conditional_model_reliance(lambda X: X[:, 0], X, y, weights=w, features=[0])
+        _classes(X, y, label)
+
+
+def _classes(X, y, label):
+    """What classes of models do with rows before the small solvers of the host."""
+    y = y + X[:, 0] * X[:, 1]  # no column
+    classes = [
+        (rl.LinearClass(), y),
+        (rl.LinearClass(ridge=1.0), y),
+        (rl.LinearClass(loss="logistic", ridge=1.0), label),
+        (rl.KernelClass(landmarks=3, radius=1.0), y),
+        (rl.KernelClass(kernel="polynomial", landmarks=3, radius=1.0), y),
+        (rl.FiniteClass([lambda X: X[:, 0], lambda X: X[:, 1]]), y),
+    ]
+    for given, target in classes:
+        for measure in (rl.model_class_reliance, rl.conditional_model_class_reliance):
+            found = measure(given, X, target, epsilon=2.0, features=[0], rng=0)
+            found.lower_models[0](X)
 
 
 def _difference(function):

@@ -162,11 +162,10 @@ class _Adam:
         leaf, optimiser = state
         for rate, donors in zip(rates, shifts, strict=True):
             optimiser.param_groups[0]["lr"] = rate
-            optimiser.zero_grad()
             merit, risk = self.merit(leaf, operands, donors, pressure)
-            merit.backward()  # type: ignore[no-untyped-call, unused-ignore]
+            (slope,) = torch.autograd.grad(merit, leaf)
             with torch.no_grad():
-                leaf.grad = tangential(leaf.grad, leaf, self.radius)
+                leaf.grad = tangential(slope, leaf, self.radius)
                 optimiser.step()
                 leaf.mul_(torch.clamp(self.radius / torch.linalg.vector_norm(leaf), max=1.0))
         return state, leaf.detach().clone(), risk.detach()
