@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from reliance import functional, knockoffs, losses, models, samplers
 from reliance.class_results import ClassReliance
+from reliance.companions import (
+    Extrapolation,
+    Interactions,
+    LinearImportance,
+    SplitComparison,
+    compare_splits,
+    extrapolation_check,
+    interaction_importance,
+    linear_importance,
+)
 from reliance.comparisons import Delta, RelativeImportance
 from reliance.conditional import conditional_model_reliance, relative_importance
 from reliance.impact import (
@@ -34,24 +44,32 @@ __all__ = [
     "ClassReliance",
     "Delta",
     "DifferentiableClass",
+    "Extrapolation",
     "FiniteClass",
     "Impact",
     "Importance",
+    "Interactions",
     "KernelClass",
     "LinearClass",
+    "LinearImportance",
     "LocalImportance",
     "Metric",
     "NullImportance",
     "RefitError",
     "RelativeImportance",
+    "SplitComparison",
     "ablation_importance",
     "algorithm_reliance",
+    "compare_splits",
     "conditional_model_class_reliance",
     "conditional_model_reliance",
     "cross_validated_importance",
+    "extrapolation_check",
     "feature_impact",
     "functional",
+    "interaction_importance",
     "knockoffs",
+    "linear_importance",
     "load",
     "local_importance",
     "losses",

@@ -61,6 +61,11 @@ def held_values(problem: Problem, feature: Feature, probabilities: Floats) -> He
             f"features: {feature.name!r} is a group of {len(feature.columns)} columns, which have no one standard "
             "deviation to divide by: measure the columns one by one"
         )
+    if feature.columns[0] in problem.coded:
+        raise TypeError(
+            f"feature {feature.name!r} holds text or categories, which have no standard deviation: leave it out of "
+            "features=, or encode it as numbers"
+        )
     column = _array.to_host(problem.flat[:, feature.columns[0]])
     known = column[~np.isnan(column)] if column.dtype.kind == "f" else column
     numbers = known.astype(np.float64)

@@ -1,0 +1,289 @@
+"""How far rows with a replaced feature lie from the data: where they do, the model is asked what it never learned."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array, export, plans
+from reliance import rng as _rng
+from reliance._array import Array
+from reliance.companions.shown import frame, frozen, table
+from reliance.inputs import Problem, check_choice, prepare
+from reliance.losses import prediction_shift
+from reliance.rng import Indices, RandomState
+
+Floats = NDArray[np.float64]
+METHODS = ("neighbours", "classifier")
+# Above these a feature is warned about. Ratios of independent features are 1 and areas 0.5; at a correlation of 0.9
+# between two normal columns, n = 500, they are about 2 and 0.8.
+LIMITS = {"neighbours": 1.25, "classifier": 0.65}
+_CELLS = 2**21  # distances held at a time
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Extrapolation:
+    """How far rows lie from the data once one of p features is another row's.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The features.
+    values : array (p,)
+        "neighbours": mean distance of replaced rows to the nearest row, over that of the rows themselves. "classifier":
+        area under the ROC curve of a classifier that tells replaced rows from real ones, cross-validated.
+    outside : array (p,) or None
+        "neighbours": the share of replaced rows that are farther off than 95% of the rows.
+    method : {"neighbours", "classifier"}
+    limit : float
+        Features with a larger value are warned about.
+    n, rows : int
+        Rows of the data, and how many of them were replaced.
+    key : int
+        Of the random numbers.
+    """
+
+    names: tuple[str, ...]
+    values: Floats
+    outside: Floats | None
+    method: str
+    limit: float
+    n: int
+    rows: int
+    key: int
+
+    def __post_init__(self) -> None:
+        for name in ("values", "outside"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, None if given is None else frozen(given))
+
+    @property
+    def beyond(self) -> tuple[str, ...]:
+        """The features above the limit."""
+        return tuple(name for name, value in zip(self.names, self.values, strict=True) if value > self.limit)
+
+    def ranked(self) -> Extrapolation:
+        """The same result, largest value first."""
+        order = np.argsort(-self.values, kind="stable")
+        outside = None if self.outside is None else self.outside[order]
+        names = tuple(self.names[k] for k in order)
+        return dataclasses.replace(self, names=names, values=self.values[order], outside=outside)
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, one row per feature."""
+        return frame(self.names, {**self._columns(), "beyond": self.values > self.limit})
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain Python numbers, strings and lists."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: export.plain(value) for name, value in fields.items()}
+
+    def _columns(self) -> dict[str, Floats]:
+        if self.outside is None:
+            return {"auc": self.values}
+        return {"distance_ratio": self.values, "outside": self.outside}
+
+    def _table(self) -> export.Table:
+        title = f"extrapolation_check: {self.method}, {self.rows} of {self.n} rows, limit {self.limit:g}"
+        return table(title, self.names, self._columns(), self.values)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+def extrapolation_check(
+    X: Array,
+    *,
+    features: Any = None,
+    method: str = "neighbours",
+    rows: int = 1000,
+    limit: float | None = None,
+    classifier: Any = None,
+    folds: int = 5,
+    rng: RandomState = None,
+    names: Sequence[str] | None = None,
+) -> Extrapolation:
+    """Whether replacing a feature makes rows unlike those of the data, for each feature or group.
+
+    Importance by replacement asks the model about rows with a feature of another row. If features depend on each
+    other, such rows may be far from every real one (a person of 2 metres and 30 kg), and what the model says of them
+    is extrapolation.
+
+    Parameters
+    ----------
+    X : array (n, *features)
+        The rows: NumPy, CuPy, JAX or torch. The model does not matter.
+    features, names
+        As in `ablation_importance`.
+    method : {"neighbours", "classifier"}
+        "neighbours": distances to the nearest row that is neither the row itself nor its donor, columns divided by
+        their standard deviations; for few columns. "classifier": how well a classifier tells replaced rows from real
+        ones; needs scikit-learn, works with many columns and takes a model fit a feature and fold.
+    rows : int
+        How many rows are replaced at most, chosen at random; each is compared with all n.
+    limit : float, optional
+        Features above it are warned about; by default 1.25 (neighbours) or 0.65 (classifier).
+    classifier : scikit-learn classifier, optional
+        With ``predict_proba``; cloned. By default gradient boosting of small trees.
+    folds : int
+        Of the cross-validation; a row and its replaced copy are always in the same fold.
+    rng : int, SeedSequence or Generator, optional
+
+    Returns
+    -------
+    Extrapolation
+
+    References
+    ----------
+    Hooker, G., Mentch, L. (2019). Please stop permuting features. arXiv:1905.03151.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl, warnings
+    >>> x = np.random.default_rng(0).normal(size=(400, 3))
+    >>> X = np.column_stack([x[:, 0], x[:, 0] + 0.05 * x[:, 1], x[:, 2]])
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     rl.extrapolation_check(X, rng=0).beyond
+    ('x0', 'x1')
+    >>> rl.extrapolation_check(x, rng=0).beyond
+    ()
+    """
+    check_choice(method, METHODS, "method")
+    _check_numbers(rows, limit, folds, method, classifier)
+    problem = prepare(lambda X: X, X, None, features, prediction_shift, rng=rng, names=names)
+    scaled = _scaled(problem)
+    chosen = np.sort(_rng.ordering(problem.key, problem.n, 0)[: min(int(rows), problem.n)])
+    donors = plans.Shifts(problem.n, 1, problem.key).donors(range(problem.n), range(1))[chosen, 0]
+    outside = None
+    if method == "neighbours":
+        values, outside = _distance_ratios(problem, scaled, chosen, donors)
+    else:
+        values = _areas(problem, chosen, donors, classifier, int(folds))
+    result = Extrapolation(
+        names=tuple(feature.name for feature in problem.features),
+        values=values,
+        outside=outside,
+        method=method,
+        limit=LIMITS[method] if limit is None else float(limit),
+        n=problem.n,
+        rows=len(chosen),
+        key=problem.key,
+    )
+    if result.beyond:
+        warnings.warn(
+            f"replacing {export.listed(result.beyond)} makes rows unlike those of X: importances of these features "
+            "rest on what the model says where it has seen no data; conditional_model_reliance, or relative_importance "
+            "with given='rest', keeps to the data",
+            UserWarning,
+            stacklevel=2,
+        )
+    return result
+
+
+def _check_numbers(rows: Any, limit: Any, folds: Any, method: str, classifier: Any) -> None:
+    for name, value, least in (("rows", rows, 2), ("folds", folds, 2)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name}={value!r}: pass an integer of at least {least}")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, float | int) or not limit > 0):
+        raise ValueError(f"limit={limit!r}: pass a positive number, or None for the default")
+    if classifier is not None and method != "classifier":
+        raise ValueError("classifier is given but method='neighbours' uses none: pass method='classifier'")
+    if classifier is not None and not hasattr(classifier, "predict_proba"):
+        raise TypeError(f"classifier={classifier!r} has no predict_proba: pass a scikit-learn classifier that has")
+
+
+def _scaled(problem: Problem) -> Array:
+    """(n, P): the columns over their standard deviations, constant ones 0, in the widest dtype."""
+    if problem.n < 4:
+        raise ValueError(f"X has {problem.n} rows: a row, its donor and others to be near need at least 4")
+    if problem.coded:
+        name = problem.names[problem.coded[0]]
+        raise TypeError(f"column {name!r} of X holds text or categories: encode them as numbers first")
+    xp = problem.xp
+    wide = xp.astype(problem.flat, _array.sum_dtype(xp, problem.device), copy=False)
+    centred = wide - xp.mean(wide, axis=0)
+    spread = xp.std(wide, axis=0)
+    (finite,) = _array.fetch([xp.all(xp.isfinite(spread))])
+    if not bool(finite):
+        raise ValueError("X holds NaN or infinite values, which have no distance: fill or drop them")
+    varies = spread > 0.0
+    return xp.where(varies, centred / xp.where(varies, spread, xp.ones_like(spread)), xp.zeros_like(centred))
+
+
+def _distance_ratios(problem: Problem, scaled: Array, chosen: Indices, donors: Indices) -> tuple[Floats, Floats]:
+    """Of each feature the ratio of mean nearest distances, and the share beyond 95% of the rows' own."""
+    xp, dev, n = problem.xp, problem.device, problem.n
+    every = xp.arange(n, dtype=_array.index_dtype(xp), device=dev)
+    step, parts = max(_CELLS // n, 1), []
+    for start in range(0, len(chosen), step):
+        own, lent = (
+            _array.from_host(ids[start : start + step], xp, dev, _array.index_dtype(xp)) for ids in (chosen, donors)
+        )
+        a, b = xp.take(scaled, own, axis=0), xp.take(scaled, lent, axis=0)
+        squares = _squares(a, scaled, range(int(scaled.shape[1])))
+        far = xp.full_like(squares, float("inf"))
+        itself = own[:, None] == every[None, :]
+        either = xp.logical_or(itself, lent[:, None] == every[None, :])
+        lines = [xp.min(xp.where(itself, far, squares), axis=1)]
+        for feature in problem.features:  # only the feature's own part of the distances changes
+            moved = squares - _squares(a, scaled, feature.columns) + _squares(b, scaled, feature.columns)
+            lines.append(xp.min(xp.where(either, far, moved), axis=1))
+        parts.append(_array.to_host(xp.stack(lines)))
+    # What was subtracted may leave less than 0 of a distance that is 0.
+    distances = np.sqrt(np.maximum(np.concatenate(parts, axis=1).astype(np.float64), 0.0))
+    real, replaced = distances[0], distances[1:]
+    means, reference = replaced.mean(axis=1), real.mean()
+    if reference == 0.0:  # every row has a twin
+        ratios = np.where(means > 0.0, np.inf, 1.0)
+    else:
+        ratios = means / reference
+    return ratios, np.mean(replaced > np.quantile(real, 0.95), axis=1)
+
+
+def _squares(a: Array, rows: Array, columns: Sequence[int]) -> Array:
+    """``(b, n)``: squared distances in some columns, by differences."""
+    first = columns[0]
+    total = (a[:, first][:, None] - rows[:, first][None, :]) ** 2
+    for column in columns[1:]:
+        total = total + (a[:, column][:, None] - rows[:, column][None, :]) ** 2
+    return total
+
+
+def _areas(problem: Problem, chosen: Indices, donors: Indices, classifier: Any, folds: int) -> Floats:
+    """Cross-validated areas under the curve of real against replaced rows."""
+    try:
+        from sklearn.base import clone
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from sklearn.metrics import roc_auc_score
+        from sklearn.model_selection import GroupKFold
+    except ImportError as error:
+        raise ImportError(
+            "method='classifier' needs scikit-learn, which is not installed: pip install scikit-learn"
+        ) from (error)
+    if folds > len(chosen):
+        raise ValueError(f"folds={folds} is more than the {len(chosen)} rows: pass fewer")
+    if classifier is None:
+        classifier = HistGradientBoostingClassifier(max_leaf_nodes=8, early_stopping=False, random_state=0)
+    every = np.asarray(_array.to_host(problem.flat), dtype=np.float64)
+    real = every[chosen]
+    label, group = np.repeat([0, 1], len(chosen)), np.tile(np.arange(len(chosen)), 2)
+    found = []
+    for feature in problem.features:
+        replaced = real.copy()
+        replaced[:, list(feature.columns)] = every[donors][:, list(feature.columns)]
+        both, areas = np.concatenate([real, replaced]), []
+        for train, test in GroupKFold(folds).split(both, label, group):
+            fitted = clone(classifier).fit(both[train], label[train])
+            areas.append(roc_auc_score(label[test], fitted.predict_proba(both[test])[:, 1]))
+        found.append(float(np.mean(areas)))
+    return np.asarray(found)

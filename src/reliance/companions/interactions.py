@@ -1,0 +1,345 @@
+"""How far two features' joint importance is from the sum of their own: importances do not add up."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import blocks, export, inference, plans, variance
+from reliance._array import Array
+from reliance.companions.shown import frame, frozen, table
+from reliance.executors import Caller
+from reliance.features import Feature
+from reliance.inputs import Block, Problem, Progress, check_choice, check_draws, prepare
+from reliance.losses import has_rows
+from reliance.measuring import base_risks, reliance_plan
+from reliance.plans import Plan
+from reliance.reductions import Moments
+from reliance.results import TestResult
+from reliance.rng import RandomState
+from reliance.structure import routes
+
+Floats = NDArray[np.float64]
+_BY_PAIR = ("values", "joint", "first", "second", "std_error", "skewness")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Interactions:
+    """For m pairs of features the importance of both together, less that of each.
+
+    Attributes
+    ----------
+    pairs : tuple of (str, str)
+        Names of the features.
+    values : array (m,)
+        I(jk) - I(j) - I(k).
+    joint, first, second : arrays (m,)
+        I(jk), I(j) and I(k): increases of the risk.
+    std_error, skewness : arrays (m,)
+        Of the values, over new data; the three importances are paired row by row.
+    base_risk : float
+    n, draws_per_row : int
+    loss : str
+    evaluations : int
+        Of the whole run.
+    key : int
+        Of the random numbers.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+    values: Floats
+    joint: Floats
+    first: Floats
+    second: Floats
+    std_error: Floats
+    skewness: Floats
+    base_risk: float
+    n: int
+    draws_per_row: int
+    loss: str
+    evaluations: int
+    key: int
+
+    def __post_init__(self) -> None:
+        for name in _BY_PAIR:
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    def interval(self, level: float = 0.95) -> Floats:
+        """Confidence intervals ``(m, 2)`` over new data."""
+        self._check()
+        return inference.interval(self.values, self.std_error, self.n - 1, level, gamma=self.skewness)
+
+    def test(self, alternative: str = "two-sided", adjust: str = "holm") -> TestResult:
+        """The t tests of no interaction."""
+        if alternative not in inference.ALTERNATIVES:
+            known = ", ".join(map(repr, inference.ALTERNATIVES))
+            raise ValueError(f"alternative={alternative!r} is not known: use one of {known}")
+        self._check()
+        statistic, p = inference.t_test(self.values, self.std_error, self.n - 1, alternative, False)
+        return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
+
+    def _check(self) -> None:
+        if np.isnan(self.std_error).all():
+            raise ValueError(
+                f"loss={self.loss!r} says nothing about single rows, or there are fewer than 3 of them: interactions "
+                "have no error; give the metric its influence function, rl.Metric(value, influence)"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each pair."""
+        return tuple(f"{one} × {other}" for one, other in self.pairs)
+
+    def ranked(self) -> Interactions:
+        """The same result, largest interaction of either sign first."""
+        order = np.argsort(-np.abs(self.values), kind="stable")
+        moved: dict[str, Any] = {name: getattr(self, name)[order] for name in _BY_PAIR}
+        return dataclasses.replace(self, pairs=tuple(self.pairs[k] for k in order), **moved)
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """A pandas DataFrame, one row per pair."""
+        bounds = self._bounds(level)
+        columns: dict[str, Any] = {"value": self.values, "lower": bounds[:, 0], "upper": bounds[:, 1]}
+        columns |= {name: getattr(self, name) for name in ("std_error", "joint", "first", "second")}
+        return frame(self.names, columns, "pair")
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain Python numbers, strings and lists."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: export.plain(value) for name, value in fields.items()}
+
+    def _bounds(self, level: float = 0.95) -> Floats:
+        if np.isnan(self.std_error).all():
+            inference.t_quantile(level, 1)  # a wrong level is still an error
+            return np.full((len(self.pairs), 2), np.nan)
+        return self.interval(level)
+
+    def _table(self) -> export.Table:
+        bounds = self._bounds()
+        columns = {"interaction": self.values, "lower 95%": bounds[:, 0], "upper 95%": bounds[:, 1]}
+        columns |= {"joint": self.joint, "first": self.first, "second": self.second}
+        title = (
+            f"interaction_importance: {self.loss}, n = {self.n}, {self.draws_per_row} draws per row, "
+            f"base risk {self.base_risk:.4g}"
+        )
+        return table(title, self.names, columns, np.abs(self.values), "pair")
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+def interaction_importance(
+    model: Any,
+    X: Array,
+    y: Array | None = None,
+    *,
+    pairs: Sequence[tuple[Any, Any]] | None = None,
+    draws: int | str = 20,
+    loss: Any = "squared_error",
+    route: str = "auto",
+    features: Any = None,
+    weights: Array | None = None,
+    rng: RandomState = None,
+    memory: int | str | None = None,
+    block: Block = None,
+    progress: Progress = False,
+    names: Sequence[str] | None = None,
+) -> Interactions:
+    r"""Interactions: the importance of two features together less the importance of each.
+
+    .. math:: I(jk) - I(j) - I(k), \qquad I(g) = \text{risk with the features } g \text{ of other rows} - \text{risk}
+
+    Below 0 the two need each other: what they do together is lost, and counted, with each of them alone. Above 0 each
+    can stand in for the other. Where the model adds up their effects and the features are independent it is 0. One run
+    of the engine, with the same donors, measures all features and pairs, so the interval is that of the paired
+    difference.
+
+    Parameters
+    ----------
+    model, X, y, features, weights, rng, memory, block, progress, names
+        As in `ablation_importance`. ``features`` are those of which pairs are made, groups too.
+    pairs : list of pairs, optional
+        Pairs of names, or of column indices. None: every pair of the features.
+    draws : int or "all"
+        Shifts of one random ordering, at least 3, as in `permutation_importance`; or all n(n-1) pairs of rows.
+    loss : str, callable or Metric
+        One loss, as in `ablation_importance`.
+    route : {"auto", "plain", ...}
+        For ``draws="all"``, as in `model_reliance`.
+
+    Returns
+    -------
+    Interactions
+
+    References
+    ----------
+    Molnar, C. Interpretable machine learning, section 7.5.4: importances do not add up to the total drop in
+    performance.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> X = np.random.default_rng(0).normal(size=(300, 3))
+    >>> y = X[:, 0] * X[:, 1] + X[:, 2]
+    >>> result = rl.interaction_importance(lambda X: X[:, 0] * X[:, 1] + X[:, 2], X, y, rng=0)
+    >>> result.names, [bool(p < 0.01) for p in result.test().p_adjusted]
+    (('x0 × x1', 'x0 × x2', 'x1 × x2'), [True, False, False])
+    """
+    if isinstance(loss, list | tuple):
+        raise ValueError(f"loss={loss!r} is a list: measure interactions under one loss at a time")
+    check_choice(route, routes.ROUTES, "route")
+    problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names)
+    chosen = _chosen_pairs(pairs, problem)
+    plan = _plan(problem, draws)
+    singles = tuple({feature.name: feature for pair in chosen for feature in pair}.values())
+    joint = tuple(_together(pair) for pair in chosen)
+    # Pairs overlap, which features of a call may not: so they are added behind the checks.
+    problem = dataclasses.replace(problem, features=(*singles, *joint))
+    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
+    with blocks.session(problem):
+        base = blocks.base_pass(problem, call)
+        risk = base_risks(problem, base, "difference")[0]
+        jobs = routes.jobs(problem, base, plan, route)
+        run, jobs = routes.run(problem, jobs, base, call, route)
+    moments = {name: of_losses[0] for name, of_losses in routes.all_moments(run, jobs).items()}
+    known = has_rows(problem.losses[0])
+    found = [
+        _interaction(problem, plan, [moments[f.name] for f in (both, *pair)], known)
+        for both, pair in zip(joint, chosen, strict=True)
+    ]
+    values, together, first, second, errors, skewness = (np.asarray(column) for column in zip(*found, strict=True))
+    return Interactions(
+        pairs=tuple((one.name, other.name) for one, other in chosen),
+        values=values,
+        joint=together,
+        first=first,
+        second=second,
+        std_error=errors,
+        skewness=skewness,
+        base_risk=risk,
+        n=problem.n,
+        draws_per_row=plan.draws,
+        loss=problem.losses[0].name,
+        evaluations=sum(len(job.features) * job.evaluations for job in jobs),
+        key=problem.key,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Checks
+
+
+def _plan(problem: Problem, draws: int | str) -> Plan:
+    if draws == "all":
+        return reliance_plan(problem, "all")[1]
+    if isinstance(draws, str):
+        raise ValueError(f"draws={draws!r} is unknown: pass 'all' or a number of shifts")
+    count = check_draws(draws)
+    if count < 3:
+        raise ValueError(f"draws={count} is too few to tell rows from draws: pass 3 or more, or 'all'")
+    if count > problem.n - 1:
+        raise ValueError(f"draws={count} is more than the {problem.n - 1} shifts of {problem.n} rows: pass 'all'")
+    return plans.Shifts(problem.n, count, problem.key)
+
+
+def _chosen_pairs(pairs: Any, problem: Problem) -> list[tuple[Feature, Feature]]:
+    if len(problem.features) < 2:
+        raise ValueError("an interaction takes two features, and there is one: name more in features=")
+    if pairs is None:
+        return list(combinations(problem.features, 2))
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise TypeError(f"pairs={pairs!r}: pass a list of pairs of features, such as [(0, 1), (0, 2)]")
+    listed = list(pairs)
+    if not listed:
+        raise ValueError("pairs is empty: pass at least one pair, or None for all")
+    found: dict[frozenset[str], tuple[Feature, Feature]] = {}
+    for pair in listed:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(f"pairs holds {pair!r}: give pairs of two features, such as (0, 1)")
+        one, other = (_feature(entry, problem) for entry in pair)
+        shared = set(one.columns) & set(other.columns)
+        if shared:
+            raise ValueError(f"pairs holds {pair!r}, whose features share column {min(shared)}: make them disjoint")
+        key = frozenset((one.name, other.name))
+        if key in found:
+            raise ValueError(f"pairs holds {one.name!r} with {other.name!r} twice: name each pair once")
+        found[key] = (one, other)
+    return list(found.values())
+
+
+def _feature(entry: Any, problem: Problem) -> Feature:
+    """A feature of the call by its name, or a single column by its index."""
+    width = int(problem.flat.shape[1])
+    for feature in problem.features:
+        if isinstance(entry, str) and feature.name == entry:
+            return feature
+        if isinstance(entry, int | np.integer) and not isinstance(entry, bool) and feature.columns == (entry % width,):
+            if not -width <= entry < width:
+                break
+            return feature
+    known = ", ".join(repr(feature.name) for feature in problem.features[:10])
+    raise ValueError(f"pairs holds {entry!r}, which is none of the features {known}: give names or column indices")
+
+
+def _together(pair: tuple[Feature, Feature]) -> Feature:
+    one, other = pair
+    return Feature(f"{one.name} × {other.name}", tuple(sorted((*one.columns, *other.columns))))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One pair
+
+
+class _Interaction(NamedTuple):
+    value: float
+    joint: float
+    first: float
+    second: float
+    std_error: float
+    skewness: float
+
+
+def _interaction(problem: Problem, plan: Plan, three: list[Moments], known: bool) -> _Interaction:
+    """Of the moments of both features together and of each: every sum of D_jk - D_j - D_k is that of the sums."""
+    n, k = plan.n, plan.draws
+    w = np.ones(n) if problem.host_weights is None else problem.host_weights
+    joint, first, second = (inference.risk(moments.row_sum, problem.host_weights) / k for moments in three)
+    value = joint - first - second
+    if not known or n < 3:
+        return _Interaction(value, joint, first, second, np.nan, np.nan)
+    rows, donors = (_less(*(getattr(moments, name) for moments in three)) for name in ("row_sum", "donor_sum"))
+    h = variance.kernel(rows, donors, np.zeros(()), w, w, plan.spread(w), k)
+    if plan.kind == "pairs" or k == n - 1:
+        found = float(variance.pairs_variance(h.rows, h.donors).population)
+    else:
+        drawn = [moments.draw_sum for moments in three if moments.draw_sum is not None]
+        found = _shifts_variance(h.rows, h.donors, _less(*drawn) / (n * float(h.scale)), k)
+    gamma = float(variance.skewness(h.rows + h.donors, np.asarray(found)))
+    return _Interaction(value, joint, first, second, float(np.sqrt(found)), gamma)
+
+
+def _less(joint: Floats, first: Floats, second: Floats) -> Floats:
+    return joint - first - second
+
+
+def _shifts_variance(r: Floats, c: Floats, draws: Floats, k: int) -> float:
+    """Variance of a mean over K shifts, h = a_i + b_k + e_ik, without the squares of h, which do not add up.
+
+    With q = 1/K: s2(r) + s2(c) = (1 + q)(Va + Vb) + 2 q Ve, s2(r + c) = Var(a + b) + q (Va + Vb + 2 Ve), and
+    n Var = Var(a + b) + q Ve. A draw uses each row once on either side, so its mean varies by Ve/n alone. The floor is
+    what is left where rows and donors do nothing, a = b = 0.
+    """
+    n, q = len(r), 1.0 / k
+    noise = n * float(np.var(draws, ddof=1))
+    effects = max((float(np.var(r, ddof=1) + np.var(c, ddof=1)) - 2.0 * q * noise) / (1.0 + q), 0.0)
+    spread = float(np.var(r + c, ddof=1))
+    return max(spread - q * (effects + noise), 0.5 * spread) / n

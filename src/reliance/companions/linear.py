@@ -1,0 +1,204 @@
+"""Coefficients of a linear model on comparable scales: the simplest importance there is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array, export, models
+from reliance._array import Array
+from reliance.companions.shown import frame, frozen, table
+from reliance.inputs import Problem, check_choice, prepare
+from reliance.losses import prediction_shift, squared_error
+
+Floats = NDArray[np.float64]
+SCALES = ("range", "deviation")
+_BY_FEATURE = ("coefficients", "by_range", "by_deviation")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LinearImportance:
+    """Coefficients of a linear model, as given and on two scales.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The features.
+    coefficients : array (p,)
+        On the features as they are.
+    by_range : array (p,)
+        On features scaled to [0, 1]: times maximum minus minimum.
+    by_deviation : array (p,)
+        On standardised features: times the standard deviation (n in its denominator, as scikit-learn scales).
+    scale : {"range", "deviation"}
+        Which of the two ``values`` are the sizes of.
+    n : int
+        Rows that the scales are from.
+    """
+
+    names: tuple[str, ...]
+    coefficients: Floats
+    by_range: Floats
+    by_deviation: Floats
+    scale: str
+    n: int
+
+    def __post_init__(self) -> None:
+        for name in _BY_FEATURE:
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    @property
+    def values(self) -> Floats:
+        """(p,): the sizes of the scaled coefficients."""
+        return np.abs(self.by_range if self.scale == "range" else self.by_deviation)
+
+    def ranked(self) -> LinearImportance:
+        """The same result, largest value first."""
+        order = np.argsort(-self.values, kind="stable")
+        moved: dict[str, Any] = {name: getattr(self, name)[order] for name in _BY_FEATURE}
+        return dataclasses.replace(self, names=tuple(self.names[k] for k in order), **moved)
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, one row per feature."""
+        return frame(self.names, {"value": self.values, **{name: getattr(self, name) for name in _BY_FEATURE}})
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain Python numbers, strings and lists."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: export.plain(value) for name, value in fields.items()}
+
+    def _table(self) -> export.Table:
+        columns = {"value": self.values, "coefficient": self.coefficients}
+        columns |= {"on [0, 1]": self.by_range, "standardised": self.by_deviation}
+        title = f"linear_importance: coefficients scaled by the {self.scale} of {self.n} rows"
+        return table(title, self.names, columns, self.values)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+def linear_importance(
+    model: Any,
+    X: Array,
+    y: Array | None = None,
+    *,
+    scale: str = "range",
+    features: Any = None,
+    names: Sequence[str] | None = None,
+) -> LinearImportance:
+    r"""The coefficients of a linear model, on features scaled to [0, 1] and on standardised features.
+
+    .. math:: |b_j| (\max_i x_{ij} - \min_i x_{ij}) \qquad \text{or} \qquad |b_j| \sigma(x_j)
+
+    Without scaling a feature of tiny values, whose coefficient is huge, would always look important.
+
+    Parameters
+    ----------
+    model : linear model, or None
+        A linear regressor or classifier of scikit-learn with one output, a pipeline of StandardScaler and a linear
+        regressor, or `models.Linear`. None: least squares with intercept, fitted to X and y here.
+    X : array (n, p)
+        Rows that the scales are taken from. NumPy, CuPy, JAX or torch.
+    y : array (n,), optional
+        Labels, for ``model=None`` only.
+    scale : {"range", "deviation"}
+        Which scale ``values`` are on; the result has both.
+    features, names
+        As in `ablation_importance`, without groups.
+
+    Returns
+    -------
+    LinearImportance
+
+    References
+    ----------
+    Rudin, C. Variable importance, Duke course notes, question 1.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> X = np.array([[0.0, 0.001], [2.0, 0.0], [4.0, 0.002]])
+    >>> rl.linear_importance(rl.models.Linear(np.array([1.0, 100.0])), X).values.tolist()
+    [4.0, 0.2]
+    """
+    check_choice(scale, SCALES, "scale")
+    if model is not None and y is not None:
+        raise ValueError("y is given with a model, whose coefficients are known: pass model=None to fit least squares")
+    if model is None and y is None:
+        raise ValueError("model is None and y is None: pass a linear model, or y to fit least squares to")
+    # The checks of rows, names and features are those of every method; nothing is evaluated.
+    problem = prepare(lambda X: X, X, y, features, prediction_shift if y is None else squared_error, names=names)
+    if len(problem.store.shape) != 1:
+        raise ValueError(f"X has rows of shape {problem.store.shape}: a linear model takes rows of one dimension")
+    coef = _least_squares(problem) if model is None else _coefficients(model, int(problem.flat.shape[1]))
+    low, high, deviation = _scales(problem)
+    columns = []
+    for feature in problem.features:
+        if len(feature.columns) > 1:
+            raise ValueError(f"features: {feature.name!r} is a group, which has no one coefficient: name its columns")
+        columns.append(feature.columns[0])
+    own = coef[columns]
+    return LinearImportance(
+        names=tuple(feature.name for feature in problem.features),
+        coefficients=own,
+        by_range=own * (high - low)[columns],
+        by_deviation=own * deviation[columns],
+        scale=scale,
+        n=problem.n,
+    )
+
+
+def _coefficients(model: Any, width: int) -> Floats:
+    form = models.linear_form(model)
+    found = getattr(model, "coef_", None) if form is None else form[0]
+    if found is None:
+        raise TypeError(
+            f"model {models.name_of(model)} has no coefficients that can be read: pass a fitted linear model, "
+            "rl.models.Linear, or model=None and y"
+        )
+    coef = np.asarray(_array.to_host(found) if _array.is_array(found) else found, dtype=np.float64)
+    if coef.ndim == 2 and coef.shape[0] == 1:
+        coef = coef[0]
+    if coef.shape != (width,):
+        raise ValueError(
+            f"model {models.name_of(model)} has coefficients of shape {coef.shape}, but X has {width} columns: one "
+            "coefficient a column is needed (of several outputs, pass one as rl.models.Linear)"
+        )
+    return coef
+
+
+def _least_squares(problem: Problem) -> Floats:
+    X = np.asarray(_array.to_host(problem.flat), dtype=np.float64)
+    y = np.asarray(_array.to_host(problem.targets[0]), dtype=np.float64)
+    if y.shape != (problem.n,):
+        raise ValueError(f"y has shape {y.shape}: least squares are fitted to one number a row, ({problem.n},)")
+    centred = X - X.mean(axis=0)
+    # In units of their deviations, so that what counts as dependent does not depend on the columns' units.
+    spread = np.where(np.ptp(X, axis=0) > 0.0, centred.std(axis=0), 1.0)
+    coef, _, rank, _ = np.linalg.lstsq(centred / spread, y - y.mean(), rcond=None)
+    if rank < X.shape[1]:
+        raise ValueError(
+            f"X has {X.shape[1]} columns of which {rank} are linearly independent: its least squares coefficients are "
+            "not determined; drop columns (a constant one, for instance) or pass a penalised model"
+        )
+    return np.asarray(coef / spread)
+
+
+def _scales(problem: Problem) -> tuple[Floats, Floats, Floats]:
+    """Minimum, maximum and standard deviation of each column."""
+    xp, flat = problem.xp, problem.flat
+    wide = xp.astype(flat, _array.sum_dtype(xp, problem.device), copy=False)
+    found = _array.fetch([xp.min(wide, axis=0), xp.max(wide, axis=0), xp.std(wide, axis=0)])
+    low, high, deviation = (np.asarray(a, dtype=np.float64) for a in found)
+    if not np.isfinite(deviation).all():
+        name = problem.names[int(np.argmin(np.isfinite(deviation)))]
+        raise ValueError(f"X holds NaN or infinite values in column {name!r}: its range is not known; drop those rows")
+    return low, high, deviation

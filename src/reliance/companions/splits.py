@@ -1,0 +1,223 @@
+"""Importance on training data beside importance on test data: what the model uses, and what of it generalises."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import export, inference, plots
+from reliance._array import Array
+from reliance.companions.shown import frame, frozen, table
+from reliance.importance import model_reliance
+from reliance.inputs import Block, Progress
+from reliance.results import Importance, TestResult
+from reliance.rng import RandomState
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SplitComparison:
+    """Importances of one model on its training data and on test data.
+
+    Attributes
+    ----------
+    train, test : Importance
+        Both, with their own intervals and tests.
+    names : tuple of str
+        The features.
+    values : array (p,)
+        Training minus test importance.
+    std_error, degrees_of_freedom : arrays (p,)
+        Of the difference: the rows of the two sets are independent (Welch).
+    """
+
+    train: Importance
+    test: Importance
+    names: tuple[str, ...]
+    values: Floats
+    std_error: Floats
+    degrees_of_freedom: Floats
+
+    def __post_init__(self) -> None:
+        for name in ("values", "std_error", "degrees_of_freedom"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    def interval(self, level: float = 0.95) -> Floats:
+        """Confidence intervals ``(p, 2)`` of the differences."""
+        inference.t_quantile(level, 1)  # a wrong level is an error, also where nothing is known
+        self._check()
+        quantile = np.asarray([inference.t_quantile(level, df) for df in self.degrees_of_freedom])
+        return np.stack([self.values - quantile * self.std_error, self.values + quantile * self.std_error], axis=1)
+
+    def test_difference(self, alternative: str = "greater", adjust: str = "holm") -> TestResult:
+        """The t tests of no difference; "greater": more important on the training data."""
+        if alternative not in inference.ALTERNATIVES:
+            known = ", ".join(map(repr, inference.ALTERNATIVES))
+            raise ValueError(f"alternative={alternative!r} is not known: use one of {known}")
+        self._check()
+        found = [
+            inference.t_test(self.values[k : k + 1], self.std_error[k : k + 1], float(df), alternative, False)
+            for k, df in enumerate(self.degrees_of_freedom)
+        ]
+        statistic, p = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
+
+    def _check(self) -> None:
+        if np.isnan(self.std_error).any():
+            raise ValueError(
+                f"loss={self.train.loss!r} says nothing about single rows, so the difference has no error: give the "
+                "metric its influence function, rl.Metric(value, influence)"
+            )
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """A pandas DataFrame, one row per feature: both importances and the difference, with intervals."""
+        columns: dict[str, Any] = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # interval() says it when asked
+            for name, result in (("train", self.train), ("test", self.test), ("difference", self)):
+                lower, upper = result.interval(level).T
+                columns |= {name: result.values, f"{name}_lower": lower, f"{name}_upper": upper}
+        return frame(self.names, columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain Python numbers, strings and lists."""
+        both = {"train": self.train.to_dict(), "test": self.test.to_dict()}
+        own = ("names", "values", "std_error", "degrees_of_freedom")
+        return both | {name: export.plain(getattr(self, name)) for name in own}
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the two distributions of importances over the features, side by side, and return the Axes."""
+        ax = plots._axes(ax, 5.0, 4.5)
+        boxes = ax.boxplot(
+            [self.train.values, self.test.values], widths=0.5, patch_artist=True, medianprops={"color": "black"}
+        )
+        for box, colour in zip(boxes["boxes"], (plots.BLUE, plots.VERMILLION), strict=True):
+            box.set_facecolor(colour)
+        ax.set_xticks([1, 2], ["training data", "test data"])
+        null = inference.null_value(self.train.compare)
+        ax.axhline(null, color=plots.GREY, linewidth=1.0)
+        what = "increase" if self.train.compare == "difference" else "ratio"
+        ax.set_ylabel(f"{what} of {self.train.loss}".replace("$", r"\$"))
+        ax.set_title(f"Importance of {len(self.names)} features", fontsize="medium")
+        ax.grid(axis="y", linewidth=0.5, alpha=0.4)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+        return ax
+
+    def _table(self) -> export.Table:
+        risks = f"base risk {self.train.base_risk:.4g} and {self.test.base_risk:.4g}"
+        title = (
+            f"compare_splits: {self.train.compare} of {self.train.loss}, n = {self.train.n} and {self.test.n}, {risks}"
+        )
+        bounds = np.full((len(self.names), 2), np.nan) if np.isnan(self.std_error).any() else self.interval()
+        columns = {"train": self.train.values, "test": self.test.values, "difference": self.values}
+        columns |= {"lower 95%": bounds[:, 0], "upper 95%": bounds[:, 1]}
+        return table(title, self.names, columns, self.values)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+def compare_splits(
+    model: Any,
+    *,
+    train: tuple[Array, ...],
+    test: tuple[Array, ...],
+    pairs: str | int = 20,
+    loss: Any = "squared_error",
+    compare: str = "ratio",
+    route: str = "auto",
+    features: Any = None,
+    rng: RandomState = None,
+    memory: int | str | None = None,
+    block: Block = None,
+    progress: Progress = False,
+    names: Sequence[str] | None = None,
+) -> SplitComparison:
+    """The importances of a model on its training data and on test data, and their differences.
+
+    On the training data an importance says what the model has learned to use; on test data, what of that helps to
+    predict. Where the two differ, the model overfits with the feature.
+
+    Parameters
+    ----------
+    model : callable, scikit-learn estimator or torch.nn.Module
+        As fitted to the training data.
+    train, test : tuples (X, y) or (X, y, weights)
+        The two sets of rows, which must have no row in common. For ``loss="prediction_shift"`` y may be None.
+    pairs, loss, compare, route, features, rng, memory, block, progress, names
+        As in `model_reliance`; one loss.
+
+    Returns
+    -------
+    SplitComparison
+        ``train`` and ``test`` are `Importance`; ``values``, ``interval()`` and ``test_difference()`` are about the
+        training minus the test importance.
+
+    Notes
+    -----
+    The model is taken as fixed in both sets. The interval on the training data is about those rows: it does not know
+    that the model was chosen to fit them, and this is what the difference shows.
+
+    References
+    ----------
+    Molnar, C. Interpretable machine learning, section 7.5.2.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> X = np.random.default_rng(0).normal(size=(400, 3))
+    >>> y = X[:, 0] + np.random.default_rng(1).normal(size=400)
+    >>> both = rl.compare_splits(lambda X: X[:, 0], train=(X[:200], y[:200]), test=(X[200:], y[200:]), rng=0)
+    >>> bool(both.train.values[0] > 2), bool(both.test.values[0] > 2), both.values[1:].tolist()
+    (True, True, [0.0, 0.0])
+    """
+    if isinstance(loss, list | tuple):
+        raise ValueError(f"loss={loss!r} is a list: compare the splits under one loss at a time")
+    found = []
+    for name, split in (("train", train), ("test", test)):
+        if not isinstance(split, tuple | list) or not 2 <= len(split) <= 3:
+            raise TypeError(f"{name} must be a tuple (X, y) or (X, y, weights), got {type(split).__name__}")
+        X, y, *rest = split
+        one = model_reliance(
+            model,
+            X,
+            y,
+            pairs=pairs,
+            loss=loss,
+            compare=compare,
+            route=route,
+            features=features,
+            weights=rest[0] if rest else None,
+            rng=rng,
+            memory=memory,
+            block=block,
+            progress=progress,
+            names=names,
+        )
+        assert isinstance(one, Importance)
+        found.append(one)
+    one, other = found
+    if one.names != other.names:
+        raise ValueError(f"train has the features {one.names} and test {other.names}: they must be the same")
+    return _compared(one, other)
+
+
+def _compared(train: Importance, test: Importance) -> SplitComparison:
+    first, second = train.std_error**2, test.std_error**2
+    variance = first + second
+    df = [inference.degrees_of_freedom(one.plan_kind, one.n) for one in (train, test)]
+    # Welch and Satterthwaite; a feature that moves nothing has no error and any number of degrees.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = variance**2 / (first**2 / df[0] + second**2 / df[1])
+    freedom = np.where(variance > 0.0, freedom, float(min(df)))
+    return SplitComparison(train, test, train.names, train.values - test.values, np.sqrt(variance), freedom)
