@@ -6,29 +6,27 @@ convex program, and its bound is certified; the most is found by a local search 
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import optimize
 
 from reliance import rng as randomness
-from reliance._array import to_host
+from reliance.classes.convex_pairs import Pairs
+from reliance.classes.convex_rows import Outer, Rows
+from reliance.classes.convex_solver import STAGES, Convex, Stage, Values, minimise
 from reliance.classes.protocol import ClassData, Member, Range
 from reliance.draws import Host, narrow, upload, wide
 from reliance.features import Feature
 from reliance.models import Linear, linear_form
-from reliance.regressors import least_squares
-
-# Value, gradient and Hessian.
-Convex: TypeAlias = Callable[[Host], tuple[float, Host, Host]]
 
 _LOSSES = {"logistic": "cross_entropy", "hinge": "hinge"}
-_HINGE_WIDTH = 1e-3  # over which the corner of the hinge is rounded
-_STARTS = 6
-_STEPS = 200
+_STARTS = 5
+_ROUNDS = 50  # of a search; below ten are usual
+_TIGHT = 1e-5  # a gap at the lower end, relative, below which nothing is searched
 
 
 @dataclass(frozen=True)
@@ -41,31 +39,50 @@ class ConvexLinearClass:
         ``log(1 + exp(-s f))`` with s = 2y - 1 and y in {0, 1}, or ``max(0, 1 - y f)`` with y in {-1, 1}.
     radius : float, optional
         The largest Euclidean norm of the slopes b, in the units of X; the intercept is free. None: no limit, which is
-        an error if the classes can be separated, because then there is no best model.
+        an error if the classes can be separated or columns are collinear, because then good models are not bounded.
 
     Notes
     -----
-    What is certified, up to rounding:
+    R is the risk of a model, S its switched risk, E the bound of R.
 
-    * **The lower end.** With S* the least switched risk of a model whose risk R is at most E, every such model has
-      S / R >= S* / E and S - R >= S* - E. Where the minimiser has the risk E, as it does unless E is so large that the
-      feature may be left out altogether, this is its own reliance, so the bound is attained. S* is taken from the
-      multipliers of the convex program, not from the point that a solver stopped at.
-    * **The upper end.** Both losses change by at most the change of the score, so S - R <= sum_j B_j D_j, with D_j the
-      mean absolute difference of column j between two rows and B_j the most that a good model's \|b_j\| can be, two
-      more convex programs a column. It is usually wide. ``inf`` where good models are not bounded.
+    **The lower end** is one convex program also for the ratio. With S* the least S where R <= E, every good model has
+    S / R >= S* / E and S - R >= S* - E. Where the minimiser has the risk E, as it does unless E is so large that the
+    feature may be left out altogether, this is its own reliance, so the bound is attained. S* is bounded by weak
+    duality: planes below S and R, by convexity, and a multiplier. What the planes and the multiplier miss, by rounding
+    or because a solver stopped early, is multiplied by the size of a set that provably holds all good models, and
+    subtracted. So the bound holds whatever the solver did. Where the feature may be left out, the bound of the upper
+    end, turned round, can be the better one.
 
-    The achieved ends are models: the lower one that of the convex program or a better one near it, the upper one the
-    best of several local searches, so that the truth lies between it and the bound.
+    **The upper end.** Both losses change by at most the change of the score, and rise only if the margin falls. So
+    S - R <= sum_j max(h_j D_j, -l_j D'_j), with [l_j, h_j] the coefficients that good models can have, two more convex
+    programs a column, and D_j, D'_j the mean fall of the margin over pairs at a coefficient of 1 and of -1. It is
+    certified but usually wide.
 
-    All pairs of a linear score are pairs of numbers: O(n m) operations for a value, gradient and Hessian, m the number
-    of distinct values of the feature, in blocks, on the host. A feature takes some hundred of them. The hinge is
-    rounded over a width of 1e-3 for the programs, which costs the certified ends about 7e-4 of loss each time it is
-    used; models are measured with the hinge itself.
+    The achieved ends are models. S - t R, with t the reliance of the model at hand, is a difference of convex
+    functions: its concave part is replaced by the tangent, a convex program, and so on (Dinkelbach's method with the
+    concave-convex procedure); no step can make things worse. The upper end starts from several models, and the truth
+    lies between it and the bound.
+
+    All pairs of a linear score are pairs of numbers: a value with gradient and Hessian takes O(n log n) operations, in
+    float64 on the host, see `reliance.classes.convex_pairs`. The hinge's corner is rounded over a width of 1e-4 (1e-6
+    for rows) while programs are solved; bounds and the reliance of models are those of the hinge itself.
 
     References
     ----------
     Fisher, A., Rudin, C., Dominici, F. (2019). All models are wrong, but many are useful. JMLR 20(177), section 5.
+    Yuille, A. L., Rangarajan, A. (2003). The concave-convex procedure. Neural Computation 15(4).
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 2))
+    >>> y = 1.0 * (2 * X[:, 0] + rng.logistic(size=400) > 0)
+    >>> result = rl.model_class_reliance(rl.LinearClass(loss="logistic"), X, y, epsilon=0.02)
+    >>> bool(1.2 < result.lower[0] <= result.achieved_lower[0] < result.achieved_upper[0] <= result.upper[0])
+    True
+    >>> bool(result.achieved_upper[1] < 1.1)  # no good model relies much on the noise
+    True
     """
 
     kind: str = "logistic"
@@ -85,8 +102,8 @@ class ConvexLinearClass:
 
     def best(self, data: ClassData) -> Member:
         """The model of least risk."""
-        scores = _Scores.of(self, data)
-        return scores.member(scores.best()[0], data)
+        rows = self._rows(data)
+        return _member(rows, rows.best[0], data)
 
     def contains(self, data: ClassData, model: Any) -> Member:
         """A model that is known to be linear, with slopes of at most the radius."""
@@ -101,10 +118,11 @@ class ConvexLinearClass:
         norm = float(np.linalg.norm(form[0]))
         if self.radius is not None and norm > self.radius * (1 + 1e-12):
             raise ValueError(
-                f"reference has slopes of norm {norm:g}, more than radius={self.radius:g}: raise radius, or pass "
-                "another reference"
+                f"reference has coefficients of norm {norm:g} but the class has ridge={self.radius:g}: raise ridge, or "
+                "pass another reference"
             )
-        return _Scores.of(self, data).member(np.concatenate([[form[1]], form[0]]), data)
+        rows = self._rows(data)
+        return _member(rows, rows.inward(form[1], form[0]), data)
 
     def ranges(
         self,
@@ -116,396 +134,214 @@ class ConvexLinearClass:
         advance: Callable[[int], None],
     ) -> list[Range]:
         """The range of each feature: the lower end certified, the upper one achieved, with a wide certified bound."""
-        scores = _Scores.of(self, data)
-        inside, least = scores.best()
-        best = scores.exact(inside)
+        rows = self._rows(data)
+        best = rows.exact(rows.best[0])
         if bound < best * (1 - 1e-9):
             raise ValueError(
                 f"no model of the class has a risk of at most {bound:g}: the best has {best:g}. Raise epsilon"
             )
-        found = []
+        good, found = _Good.of(rows, max(bound, best)), []
         for number, feature in enumerate(features):
-            pairs = _Pairs.of(scores, feature.columns, conditional, data.memory)
+            pairs = Pairs.of(rows, feature.columns, conditional, data.memory)
             generator = randomness.stream(data.key, randomness.SIGNS, number)
-            found.append(_range(scores, pairs, inside, least, bound, compare, generator, data))
+            found.append(_range(good, pairs, compare, generator, data))
             advance(1)
         return found
 
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Risks
-
-
-@dataclass(frozen=True, eq=False)
-class _Loss:
-    """``width log(1 + exp((corner - s f) / width))``: the logistic loss, or the hinge with a rounded corner.
-
-    Attributes
-    ----------
-    excess : float
-        The most by which it exceeds the loss that it stands for.
-    """
-
-    corner: float
-    width: float
-    excess: float
-
-    def __call__(self, margins: Host) -> tuple[Host, Host, Host]:
-        """The loss of margins s f, with its first and second derivative."""
-        t = (self.corner - margins) / self.width
-        away = np.exp(-np.abs(t))
-        share = np.where(t > 0, 1.0, away) / (1 + away)
-        value = self.width * (np.maximum(t, 0.0) + np.log1p(away))
-        return value, -share, share * (1 - share) / self.width
+    def _rows(self, data: ClassData) -> Rows:
+        known = _known.setdefault(data, {})
+        if self not in known:
+            known[self] = Rows.of(self.kind, self.radius, data)
+        return known[self]
 
 
-@dataclass(frozen=True, eq=False)
-class _Scores:
-    """The class on given rows, in float64 on the host: Z (n, P + 1) with the intercept first, signs s of the labels."""
-
-    Z: Host
-    signs: Host
-    radius: float | None
-    loss: _Loss
-    hinge: bool
-
-    @staticmethod
-    def of(given: ConvexLinearClass, data: ClassData) -> _Scores:
-        X, y = to_host(wide(data.X)), to_host(data.y).astype(np.float64)
-        hinge = given.kind == "hinge"
-        wanted = (-1.0, 1.0) if hinge else (0.0, 1.0)
-        if not np.isin(y, wanted).all():
-            raise ValueError(f"loss={given.kind!r} needs labels {wanted[0]:g} and {wanted[1]:g} in y")
-        if np.all(y == y[0]):
-            raise ValueError("y holds one class only: there is nothing to tell apart")
-        signs = y if hinge else 2 * y - 1
-        width = _HINGE_WIDTH
-        loss = _Loss(1.0, width, width * np.log(2)) if hinge else _Loss(0.0, 1.0, 0.0)
-        return _Scores(np.column_stack([np.ones(len(X)), X]), signs, given.radius, loss, hinge)
-
-    def risk(self, b: Host) -> tuple[float, Host, Host]:
-        """Mean loss, gradient and Hessian in b (P + 1,)."""
-        value, first, second = self.loss(self.signs * (self.Z @ b))
-        n = len(value)
-        return float(value.mean()), self.Z.T @ (self.signs * first) / n, (self.Z.T * (second / n)) @ self.Z
-
-    def exact(self, b: Host) -> float:
-        """Mean loss, without rounding the hinge's corner."""
-        margins = self.signs * (self.Z @ b)
-        return float(np.mean(np.maximum(1 - margins, 0.0) if self.hinge else self.loss(margins)[0]))
-
-    def norm(self, b: Host) -> tuple[float, Host, Host]:
-        """|slopes|^2 with derivatives."""
-        slopes = np.concatenate([[0.0], b[1:]])
-        return float(slopes @ slopes), 2 * slopes, np.diag(2 * (np.arange(len(b)) > 0).astype(np.float64))
-
-    def limits(self, bound: float | None) -> list[tuple[Convex, float]]:
-        """What bounds a member: its risk, if a bound is given, and its slopes."""
-        found: list[tuple[Convex, float]] = [] if bound is None else [(self.risk, bound + self.loss.excess)]
-        return found if self.radius is None else [*found, (self.norm, self.radius**2)]
-
-    def best(self) -> tuple[Host, float]:
-        """A model of least risk, and a certified bound of the risk of all models."""
-        point, start = np.zeros(self.Z.shape[1]), np.zeros(self.Z.shape[1])
-        # A sharp corner only from nearby.
-        for width in np.geomspace(1.0, self.loss.width, 11) if self.hinge else (1.0,):
-            wider = dataclasses.replace(self, loss=_Loss(self.loss.corner, width, self.loss.excess))
-            program = minimise(wider.risk, self.limits(None), start, float(width))
-            point = program.point
-            start = point * (1 - 1e-6)  # off the ball's surface
-        margins = self.signs * (self.Z @ point)
-        if self.radius is None and (np.min(margins) > 0 or (not self.hinge and np.max(margins) > 35)):
-            raise ValueError(
-                "the classes can be separated, or almost, so that the risk falls for ever as the coefficients grow: "
-                "there is no best model. Pass radius="
-            )
-        return point, max(program.bound - self.loss.excess, 0.0)
-
-    def member(self, b: Host, data: ClassData) -> Member:
-        coef = narrow(upload(b[1:], wide(data.X)), data.X)
-        return Member(Linear(coef, float(b[0])), self.exact(b))
+_known: weakref.WeakKeyDictionary[ClassData, dict[ConvexLinearClass, Rows]] = weakref.WeakKeyDictionary()
 
 
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """Scores of all pairs, ``kept_i'b + lent_k'b_feature``, over distinct lent values with their counts.
-
-    Attributes
-    ----------
-    kept : (n, P + 1)
-        The rows, with 0 or, if only residuals are exchanged, the prediction in the feature's columns.
-    lent : (m, P + 1)
-        Distinct values of what is exchanged, 0 in the other columns.
-    counts : (m,)
-    block : int
-        Rows at a time.
-    """
-
-    scores: _Scores
-    kept: Host
-    lent: Host
-    counts: Host
-    block: int
-    columns: tuple[int, ...]
-
-    @staticmethod
-    def of(scores: _Scores, columns: tuple[int, ...], conditional: bool, memory: int) -> _Pairs:
-        places = [column + 1 for column in columns]
-        kept, own = scores.Z.copy(), scores.Z[:, places]
-        kept[:, places] = 0.0
-        if conditional:
-            others = np.delete(scores.Z, [0, *places], axis=1)
-            kept[:, places] = least_squares(others, own).predict(others)
-        values, counts = np.unique(own - kept[:, places], axis=0, return_counts=True)
-        lent = np.zeros((len(values), scores.Z.shape[1]))
-        lent[:, places] = values
-        return _Pairs(scores, kept, lent, counts.astype(np.float64), max(memory // (64 * len(values)), 1), columns)
-
-    def _cells(self, b: Host) -> Iterator[tuple[slice, Host]]:
-        """Margins (rows, m) in blocks."""
-        kept, lent = self.kept @ b, self.lent @ b
-        for start in range(0, len(kept), self.block):
-            rows = slice(start, start + self.block)
-            yield rows, self.scores.signs[rows, None] * (kept[rows, None] + lent)
-
-    def risk(self, b: Host) -> tuple[float, Host, Host]:
-        """Mean loss over the n(n-1) pairs, gradient and Hessian in b."""
-        n, s = len(self.kept), self.scores.signs
-        own_value, own_slope, own_bend = self.scores.risk(b)
-        total, slope, bend = -n * own_value, -n * own_slope, -n * own_bend
-        for rows, margins in self._cells(b):
-            value, first, second = self.scores.loss(margins)
-            Z = self.kept[rows]
-            first, second = s[rows, None] * first * self.counts, second * self.counts
-            total += float(np.sum(value @ self.counts))
-            slope = slope + Z.T @ first.sum(axis=1) + self.lent.T @ first.sum(axis=0)
-            cross = Z.T @ (second @ self.lent)
-            bend = bend + (Z.T * second.sum(axis=1)) @ Z + cross + cross.T
-            bend = bend + (self.lent.T * second.sum(axis=0)) @ self.lent
-        pairs = n * (n - 1)
-        return total / pairs, slope / pairs, bend / pairs
-
-    def exact(self, b: Host) -> float:
-        """Mean loss over the pairs, without rounding the hinge's corner."""
-        n = len(self.kept)
-        total = -n * self.scores.exact(b)
-        for _, margins in self._cells(b):
-            value = np.maximum(1 - margins, 0.0) if self.scores.hinge else self.scores.loss(margins)[0]
-            total += float(np.sum(value @ self.counts))
-        return total / (n * (n - 1))
-
-    def differences(self) -> Host:
-        """Mean absolute difference between two rows of what each of the feature's columns exchanges."""
-        n, found = int(self.counts.sum()), []
-        for column in self.columns:
-            values = np.sort(np.repeat(self.lent[:, column + 1], self.counts.astype(np.int64)))
-            # Each value exceeds those before it and is exceeded by those after it.
-            found.append(2 * float(np.sum(values * (2 * np.arange(n) - n + 1))) / (n * (n - 1)))
-        return np.array(found)
+def _member(rows: Rows, b: Host, data: ClassData) -> Member:
+    intercept, slopes = rows.outward(b)
+    return Member(Linear(narrow(upload(slopes, wide(data.X)), data.X), intercept), rows.exact(b))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Convex programs
+# Programs over the good models
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """A point that satisfies the constraints, and a lower bound of the objective over all that do."""
+class _Good:
+    """The models whose risk is at most the bound.
 
-    point: Host
+    Attributes
+    ----------
+    inside : (d,)
+        A model of about the least risk, off the surface of the ball.
+    outer : Outer
+        A set that holds them.
+    """
+
+    rows: Rows
     bound: float
+    inside: Host
+    outer: Outer
+
+    @staticmethod
+    def of(rows: Rows, bound: float) -> _Good:
+        inside, share = rows.best[0], 0.5
+        while rows.radius is not None and share > 1e-12:
+            tried = inside * np.concatenate([[1.0], np.full(len(inside) - 1, 1 - share)])
+            if rows.norm(tried)[0] < rows.radius**2 and 2 * rows.exact(tried) <= bound + rows.exact(inside):
+                inside = tried
+                break
+            share /= 4
+        return _Good(rows, bound, inside, rows.outer(bound))
+
+    @property
+    def tight(self) -> bool:
+        """Whether only the best models are good, to rounding."""
+        best = self.rows.exact(self.rows.best[0])
+        return self.bound - best <= 1e-9 * (1 + best)
+
+    @property
+    def large(self) -> float:
+        """A multiplier of the risk where only the best models are good; the hinge has corners and needs less."""
+        return 1e3 if self.rows.hinge else 1e6
+
+    def minimise(self, objective: Convex) -> tuple[Host, Stage]:
+        """About the minimiser of a convex function among the good models; it can be outside by rounding."""
+        if self.tight:  # no room to solve in: a large multiplier instead
+            return minimise(_sum(objective, self.rows.risk, self.large), self.rows.limits(None), self.inside)
+        return minimise(objective, self.rows.limits(self.bound), self.inside)
+
+    def nearest(self, b: Host) -> Host:
+        """The last good model on the way from an inner one to b, by bisection: good models form a convex set."""
+        inside = self.inside if self.rows.good(self.inside, self.bound) else self.rows.best[0]
+        if self.rows.good(b, self.bound):
+            return b
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.rows.good(inside + middle * (b - inside), self.bound) else (low, middle)
+        return inside + low * (b - inside)
+
+    def certified(self, height: float, slope: Host, b: Host, stage: Stage) -> float:
+        """A bound of ``height + slope'b`` over all good models, with the multiplier that fits best at b.
+
+        Good models have ``plane of R <= R <= bound``. So for any x >= 0 the plane is at least
+        ``height + slope'b + x (plane of R - bound)``, whose least value in the outer set is known.
+        """
+        below, tilt = self.rows.plane(b, stage)
+        directions = [tilt] if self.rows.radius is None else [tilt, self.rows.norm(b)[1]]
+        box, rounding = self.outer.box, self.rows.rounding(self.outer)
+        fitted = float(optimize.nnls(np.column_stack(directions) * box[:, None], -slope * box)[0][0])
+        return max(
+            height + x * (below - self.bound - rounding) - self.outer.most(-slope - x * tilt)
+            for x in (fitted, self.large if self.tight else 0.0)
+        )
+
+    def least_switched(self, pairs: Pairs) -> tuple[float, Host]:
+        """A certified bound of the switched risk, and the model that about attains it."""
+        b, stage = self.minimise(pairs.risk)
+        height, slope, unit = pairs.plane(b, stage)
+        rounding = unit * (1 + 2 * float(pairs.size() @ self.outer.box))
+        return max(self.certified(height, slope, b, stage) - rounding, 0.0), self.nearest(b)
+
+    def coefficient(self, place: int) -> tuple[tuple[float, float], list[Host]]:
+        """The least and the largest coefficient of a column, certified, and the models that have them."""
+        ends, models, size = [], [], float(self.outer.box[place])
+        for sign in (1.0, -1.0):
+            direction = np.zeros(len(self.inside))
+            direction[place] = sign / size
+            b, stage = self.minimise(_linear(direction))
+            ends.append(sign * size * self.certified(0.0, direction, b, stage))
+            models.append(self.nearest(b))
+        return (ends[0], ends[1]), models
 
 
-def minimise(objective: Convex, limits: list[tuple[Convex, float]], start: Host, weight: float = 1.0) -> Program:
-    r"""Minimise a smooth convex function where others are below their limits, by Newton's method on a barrier.
-
-    .. math:: f(b) - \tau \sum_k \log(limit_k - q_k(b))
-
-    At its minimum b is the minimiser of f + sum x_k q_k with x_k = tau / (limit_k - q_k(b)), so the multipliers certify
-    that every admissible point has an objective of at least f(b) + sum x_k (q_k(b) - limit_k).
-
-    Parameters
-    ----------
-    objective : callable
-        ``b (d,) -> value, gradient (d,), Hessian (d, d)``.
-    limits : list of (callable, float)
-    start : (d,)
-        Strictly inside.
-    weight : float
-        The first tau.
-    """
-    b, bound = start, -np.inf
-    weight = weight if limits else 0.0
-    while True:
-        b = _centre(objective, limits, b, weight)
-        bound = max(bound, _certified(objective, limits, b))
-        if weight <= 1e-10:
-            return Program(b, bound)
-        weight = max(weight / 10, 1e-10)
+def _linear(slope: Host) -> Convex:
+    return lambda b, stage: (float(slope @ b), slope, np.zeros((len(b), len(b))))
 
 
-def _certified(objective: Convex, limits: list[tuple[Convex, float]], b: Host) -> float:
-    """The multipliers' bound of the objective, those taken with which b is closest to a minimiser of the sum."""
-    value, slope, _ = objective(b)
-    found = [(q(b), limit) for q, limit in limits]
-    x, left = np.zeros(0), float(np.linalg.norm(slope))
-    if limits:
-        x, left = optimize.nnls(np.column_stack([first for (_, first, _), _ in found]), -slope)
-    value += sum(float(xk) * (q - limit) for xk, ((q, _, _), limit) in zip(x, found, strict=True))
-    # What is left of the gradient, over a distance by which the point may still be off.
-    return value - float(left) * (1 + float(np.linalg.norm(b)))
+def _sum(function: Convex, other: Convex, factor: float) -> Convex:
+    """``function + factor other``."""
 
+    def both(b: Host, stage: Stage) -> Values:
+        (value, slope, bend), (more, tilt, curve) = function(b, stage), other(b, stage)
+        return value + factor * more, slope + factor * tilt, bend + factor * curve
 
-def _centre(objective: Convex, limits: list[tuple[Convex, float]], b: Host, weight: float) -> Host:
-    """Minimise the barrier function."""
-
-    def merit(b: Host) -> float:
-        rooms = [limit - q(b)[0] for q, limit in limits]
-        if any(not room > 0 for room in rooms):
-            return np.inf
-        return objective(b)[0] - weight * sum(float(np.log(room)) for room in rooms)
-
-    here = merit(b)
-    for _ in range(_STEPS):
-        _, slope, bend = objective(b)
-        for q, limit in limits:
-            value, first, second = q(b)
-            x = weight / (limit - value)
-            slope, bend = slope + x * first, bend + x * second + x**2 / weight * np.outer(first, first)
-        # The hinge is flat far from its corner: a little of the identity keeps the step finite.
-        ridge = 1e-14 * max(float(np.trace(bend)), 1e-8)
-        step = linalg.solve(bend + ridge * np.eye(len(b)), -slope, assume_a="sym")
-        gain = float(-slope @ step)
-        if gain <= 1e-18 * (1 + abs(here)):
-            break
-        share, tried = 1.0, merit(b + step)
-        while not tried <= here - 1e-4 * share * gain and share > 1e-10:
-            share /= 2
-            tried = merit(b + share * step)
-        if not tried < here:
-            break
-        b, here = b + share * step, tried
-    return b
+    return both
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Ranges
 
 
-def _range(
-    scores: _Scores,
-    pairs: _Pairs,
-    inside: Host,
-    least_risk: float,
-    bound: float,
-    compare: str,
-    generator: np.random.Generator,
-    data: ClassData,
-) -> Range:
-    start, limit = _strictly_inside(scores, inside, bound)
-    limits = scores.limits(limit)
-    lowest = minimise(pairs.risk, limits, start)
-    largest, corners = _largest_slopes(limits, start, pairs.columns)
-    rise = float(largest @ pairs.differences()) if np.isfinite(largest).all() else np.inf
-    fallen = lowest.bound - pairs.scores.loss.excess
+def _range(good: _Good, pairs: Pairs, compare: str, generator: np.random.Generator, data: ClassData) -> Range:
+    rows, bound = good.rows, good.bound
+    switched, lowest = good.least_switched(pairs)
+    rise, turned, corners = _changes(good, pairs)
+    least = rows.best[1]
     if compare == "ratio":
-        lower, upper = fallen / bound, 1 + rise / least_risk if least_risk > 0 else np.inf
+        lower = max(switched / bound, 1 - turned / least if least > 0 else -np.inf)
+        upper = 1 + rise / least if least > 0 else np.inf
     else:
-        lower, upper = fallen - bound, rise
+        lower, upper = max(switched - bound, -turned), rise
 
     def reliance(b: Host) -> float:
-        switched, risk = pairs.exact(b), scores.exact(b)
-        return switched / risk if compare == "ratio" else switched - risk
+        top, bottom = pairs.exact(b), rows.exact(b)
+        return top / bottom if compare == "ratio" else top - bottom
 
-    seeds = [lowest.point, inside, *corners]
-    seeds += [inside + (c - inside) * generator.uniform(size=len(inside)) for c in corners][
-        : max(_STARTS - len(seeds), 0)
+    low, achieved_lower, low_spread = lowest, reliance(lowest), 0.0
+    if achieved_lower - lower > _TIGHT * (1 + abs(lower)):
+        low, achieved_lower, low_spread = _search(good, pairs, compare, -1.0, [lowest, rows.best[0]], reliance)
+    mixed = [
+        good.inside + (corner - good.inside) * generator.uniform(-2, 2, size=len(good.inside)) for corner in corners
     ]
-    ends = []
-    for sign in (1.0, -1.0):
-        reached = [_within(scores, inside, seed, bound) for seed in (lowest.point, inside, *corners)]
-        reached += [
-            _within(scores, inside, _search(scores, pairs, seed, bound, sign, compare), bound)
-            for seed in reached + seeds[-2:]
-        ]
-        values = np.array([sign * reliance(b) for b in reached])
-        best = int(np.argmin(values))
-        searched = values[len(values) // 2 :]
-        ends.append((reached[best], sign * float(values[best]), float(np.ptp(searched))))
-    (low, achieved_low, low_spread), (high, achieved_high, high_spread) = ends
+    starts = [rows.best[0], *corners, *(good.nearest(b) for b in mixed)][: max(_STARTS, 1 + len(corners))]
+    high, achieved_upper, high_spread = _search(good, pairs, compare, 1.0, starts, reliance)
     return Range(
-        min(lower, achieved_low),
-        max(upper, achieved_high),
-        scores.member(low, data),
-        scores.member(high, data),
-        achieved_low,
-        achieved_high,
+        lower,
+        upper,
+        _member(rows, low, data),
+        _member(rows, high, data),
+        achieved_lower,
+        achieved_upper,
         (low_spread, high_spread),
     )
 
 
-def _strictly_inside(scores: _Scores, inside: Host, bound: float) -> tuple[Host, float]:
-    """A point with room to all constraints, and the bound, widened by rounding if it leaves the best model no room."""
-    risk = scores.risk(inside)[0] - scores.loss.excess
-    limit = max(bound, risk + 1e-9 * (1 + risk))
-    share = 1.0
-    while scores.radius is not None and share > 1e-12:
-        tried = inside * np.concatenate([[1.0], np.full(len(inside) - 1, 1 - share)])
-        if scores.norm(tried)[0] < scores.radius**2 and scores.risk(tried)[0] - scores.loss.excess < limit:
-            return tried, limit
-        share /= 4
-    return inside, limit
+def _changes(good: _Good, pairs: Pairs) -> tuple[float, float, list[Host]]:
+    """By how much the switched risk can be above the risk, and below it, certified; models of extreme coefficients."""
+    rise, turned, corners = 0.0, 0.0, []
+    for place, (fall, climb) in zip(pairs.places.tolist(), pairs.falls(), strict=True):
+        (least, most), models = good.coefficient(place)
+        rise += max(most * fall, -least * climb, 0.0)
+        turned += max(most * climb, -least * fall, 0.0)
+        corners += models
+    rounding = good.rows.rounding(good.outer)
+    return rise * (1 + 1e-12) + rounding, turned * (1 + 1e-12) + rounding, corners
 
 
-def _largest_slopes(
-    limits: list[tuple[Convex, float]], start: Host, columns: tuple[int, ...]
-) -> tuple[Host, list[Host]]:
-    """The most that each |b_j| of the feature can be, certified, and the models that reach it."""
-    found, points = [], []
-    for column in columns:
-        ends = []
-        for sign in (1.0, -1.0):
-            direction = np.zeros(len(start))
-            direction[column + 1] = -sign
-
-            def objective(b: Host, direction: Host = direction) -> tuple[float, Host, Host]:
-                return float(direction @ b), direction, np.zeros((len(b), len(b)))
-
-            program = minimise(objective, limits, start)
-            ends.append(-program.bound)
-            points.append(program.point)
-        found.append(max(ends))
-    return np.array(found), points
-
-
-def _search(scores: _Scores, pairs: _Pairs, seed: Host, bound: float, sign: float, compare: str) -> Host:
-    """A local minimum of sign times the reliance among the good models."""
-
-    def objective(b: Host) -> tuple[float, Host]:
-        (top, top_slope, _), (bottom, bottom_slope, _) = pairs.risk(b), scores.risk(b)
-        if compare == "ratio":
-            return sign * float(np.log(top / bottom)), sign * (top_slope / top - bottom_slope / bottom)
-        return sign * (top - bottom), sign * (top_slope - bottom_slope)
-
-    rooms = [
-        {"type": "ineq", "fun": lambda b, q=q, limit=limit: limit - q(b)[0], "jac": lambda b, q=q: -q(b)[1]}
-        for q, limit in scores.limits(bound)
-    ]
-    options = {"maxiter": 100, "ftol": 1e-12}
-    found = optimize.minimize(objective, seed, jac=True, method="SLSQP", constraints=rooms, options=options).x
-    return found if np.isfinite(found).all() else seed
-
-
-def _within(scores: _Scores, inside: Host, b: Host, bound: float) -> Host:
-    """The last good model on the way from an inner one to b, by bisection: good models form a convex set."""
-
-    def good(b: Host) -> bool:
-        return scores.exact(b) <= bound and (scores.radius is None or scores.norm(b)[0] <= scores.radius**2)
-
-    if good(b):
-        return b
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if good(inside + middle * (b - inside)) else (low, middle)
-    return inside + low * (b - inside)
+def _search(
+    good: _Good, pairs: Pairs, compare: str, sign: float, starts: list[Host], reliance: Callable[[Host], float]
+) -> tuple[Host, float, float]:
+    """The model of most (sign 1) or least (-1) reliance, its reliance, and how much that of all starts differed."""
+    rows, found = good.rows, []
+    for b in starts:
+        value = reliance(b)
+        for _ in range(_ROUNDS):
+            weight = value if compare == "ratio" else 1.0
+            if sign > 0:  # S - t R at least S's tangent - t R
+                objective = _sum(_linear(-pairs.risk(b, STAGES[-1])[1]), rows.risk, weight)
+            else:
+                objective = _sum(pairs.risk, _linear(rows.risk(b, STAGES[-1])[1]), -weight)
+            tried = good.nearest(good.minimise(objective)[0])
+            new = reliance(tried)
+            gain = sign * (new - value)
+            if gain > 0:
+                b, value = tried, new
+            if not gain > 1e-7 * (1 + abs(value)):
+                break
+        found.append((b, value))
+    values = np.array([value for _, value in found])
+    b, value = found[int(np.argmax(sign * values))]
+    return b, value, float(np.ptp(values))
