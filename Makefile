@@ -12,10 +12,10 @@ BIN    := $(VENV)/bin
 # One thread per worker: two workers with two threads each are slower than two with one.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: help demo test slow test-all lint types docs-examples bench clean
+.PHONY: help demo test slow test-all lint types docs docs-examples bench clean
 
 help:
-	@echo "make demo | test | slow | test-all | lint | types | docs-examples | bench | clean"
+	@echo "make demo | test | slow | test-all | lint | types | docs | docs-examples | bench | clean"
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
@@ -36,6 +36,10 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 
+# Warnings are errors; the examples are run. The pages are in docs/_build/html.
+docs: $(VENV)/.docs
+	MPLBACKEND=Agg OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
 docs-examples: $(VENV)/.docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --noconftest tests/test_readme.py $(ARGS)
 
@@ -45,9 +49,13 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/exact.py
 	$(BIN)/python benchmarks/conditional.py
+	$(BIN)/python benchmarks/rashomon.py
+	$(BIN)/python benchmarks/refit.py
+	$(BIN)/python benchmarks/peers.py
 
 clean:
-	rm -rf $(VENV) .asv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist demo.png indirect_influence.png outside_variables.png
+	rm -rf $(VENV) .asv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist *.png examples/*.png
+	rm -rf docs/_build docs/generated docs/auto_examples docs/sg_execution_times.rst
 
 # One stamp per extra: pip runs again only when pyproject.toml has changed.
 $(VENV)/.%: pyproject.toml | $(BIN)/python

@@ -1,12 +1,14 @@
-"""Which variables influence a model that does not use them? Study VI-A of König et al. (2020), Figures 2 and 3.
+"""
+Which variables influence a model that does not use them?
+=========================================================
 
-X1 acts on Y along X2 and X3, and along X4:
+Study VI-A of König et al. (2020), Figures 2 and 3. X1 acts on Y along X2 and X3, and along X4::
 
     X1 -> X2 -> X3 -> Y,    X1 -> X4 -> Y
 
 The regression uses X3 and X4 only, so the permutation importance of X1 and X2 is 0. That the importance of X3 and X4
 falls when X1 or X2 is given shows their indirect influence. The script prints each importance with its interval beside
-the value that the fitted model has in the population, and draws the figure:
+the value that the fitted model has in the population, and draws the figure::
 
     python examples/indirect_influence.py [indirect_influence.png]
 """
@@ -163,7 +165,6 @@ def figure(result: rl.RelativeImportance, expected: Mapping[tuple[str, str], flo
     ax.tick_params(axis="y", length=0)
     fig.legend(loc="outside lower center", ncols=len(names) + 1, frameon=False)
     fig.savefig(picture, dpi=150, facecolor="white")
-    plt.close(fig)
 
 
 def main(picture: Path = Path("indirect_influence.png"), samples: int = 100_000) -> None:

@@ -1,12 +1,15 @@
-"""Are features important because of a variable that the model never saw? Study VI-B of König et al. (2020), Figure 5.
+"""
+Are features important because of a variable that the model never saw?
+======================================================================
 
-C acts on X2, X3 and Y; X1 and X2 act on Y; C was not there when the model was fitted to X1, X2 and X3:
+Study VI-B of König et al. (2020), Figure 5. C acts on X2, X3 and Y; X1 and X2 act on Y; C was not there when the model
+was fitted to X1, X2 and X3::
 
     C -> X2 -> Y,    C -> X3,    C -> Y,    X1 -> Y
 
 Given C the importance of X1 stays what it is, that of X2 falls, and that of X3, which says nothing about Y that C does
 not say, vanishes. The script prints each importance with its interval beside the value that the fitted model has in the
-population, and draws the figure:
+population, and draws the figure::
 
     python examples/outside_variables.py [outside_variables.png]
 """
