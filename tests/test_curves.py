@@ -45,6 +45,7 @@ def two_outputs(x):
     return xp.stack([formula(x), x[..., 0] - x[..., 1]], axis=-1)
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize(("predict", "weighted", "route"), [(formula, True, "auto"), (two_outputs, False, "plain")])
 def test_curves_are_the_literal_means(backend, predict, weighted, route):
     X, y = tied_data(14)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -17,6 +18,10 @@ import pytest
 
 import reliance as rl
 from reliance import _array, blocks, functional, loss_checks, variance
+from reliance.classes import ascent, moments
+from reliance.classes.kernel_pairs import RBF, Polynomial, Switch, pair_products
+from reliance.classes.protocol import ClassData
+from reliance.features import Feature
 from reliance.structure import tree_blocks
 from reliance.structure.cells import column_cells
 from reliance.structure.leaf_masks import fold_trees, mask_tables, skeleton
@@ -276,7 +281,7 @@ def test_leaf_masks_stay_on_the_device(cuda, traffic, outputs):
     changes = torch.stack([table[:5]] * outputs)
     sums = tree_blocks.table_sums(context, changes, rows, tensor(5, dtype=torch.float64))
     assert sums.device == CUDA
-    assert sums.shape == (1, N + 5 + 3)
+    assert sums.shape == (N + 5 + N + 2,)
     assert not traffic
 
 
@@ -287,3 +292,82 @@ def test_variances_stay_on_the_device(cuda, traffic, kind):
     found = variance.population_variance(kind, h.rows, h.donors, h.total, 5, indicator=other, lent=other)
     assert all(x.device == CUDA and x.shape == () for x in found)
     assert not traffic
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Classes of models
+
+
+@pytest.fixture
+def class_traffic(traffic, monkeypatch):
+    """Made-up numbers come down instead of ones, which solvers need, in all modules that have the transfers by name."""
+    numbers = np.random.default_rng(0)
+
+    def download(x):
+        if isinstance(x, np.ndarray):
+            return x
+        traffic.download(x)
+        return np.ones(tuple(x.shape)) if x.dtype == torch.bool else numbers.uniform(0.5, 1.5, size=tuple(x.shape))
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("reliance"):
+            for attribute, replacement in (("from_host", traffic.upload), ("to_host", download)):
+                if hasattr(module, attribute):
+                    monkeypatch.setattr(module, attribute, replacement)
+    return traffic
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_row_moments_stay_on_the_device(cuda, class_traffic, dtype):
+    """What linear classes need of the rows: a sample of them and three products come down."""
+    data = ClassData(tensor(N, P, dtype=dtype), tensor(N, dtype=dtype), 0, 10**8)
+    mean, products = moments._products(data, np.full(P + 1, 0.5))
+    assert mean.shape == (P + 1,)
+    assert products.shape == (P + 1, P + 1)
+    assert class_traffic["download"] == 3
+    assert moments._triangle(data, np.full(P + 1, 0.5)).shape == (P + 1, P + 1)
+    assert class_traffic["download"] == 4
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+def test_searches_stay_on_the_device(cuda, class_traffic, monkeypatch, conditional):
+    """A whole search of a module's parameters: values come down between rounds of steps, not between steps.
+
+    All but the gradient itself, which torch does not compute for a device that is not there.
+    """
+    monkeypatch.setattr(torch.autograd, "grad", lambda merit, theta: (torch.ones_like(theta) * merit,))
+    monkeypatch.setattr(ascent, "_ROUNDS", 2)
+    counts = []
+    for steps in (2, 6):
+        class_traffic.clear()
+        given = rl.DifferentiableClass(mlp(), radius=100.0, starts=1, steps=steps)
+        data = ClassData(tensor(N, P), tensor(N), 0, 10**8)
+        found = given.ranges(data, 10.0, (Feature("pair", (1, 2)),), "ratio", conditional, lambda _: None)
+        assert found[0].most.model(tensor(4, P)).device == CUDA
+        counts.append(class_traffic["download"])
+    assert counts[0] == counts[1]
+    assert cuda.operations["addmm"] > 0
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+@pytest.mark.parametrize("kernel", [RBF(np.ones(P)), Polynomial(np.ones(P), 2), lambda A, B: A @ B.T])
+def test_pair_products_stay_on_the_device(cuda, class_traffic, kernel, conditional):
+    """The quadratic of a kernel class: only matrices of the landmarks come down."""
+    X, y, landmarks = (tensor(*shape, dtype=torch.float64) for shape in ((N, P), (N,), (4, P)))
+    switch = Switch.of(X, (0, 2), conditional)
+    class_traffic.clear()
+    found = pair_products(
+        kernel, switch, landmarks, np.ones((4, 3)), y, memory=10**6, own=tensor(N, 3, dtype=torch.float64)
+    )
+    assert found.shape == (5, 5)
+    assert class_traffic["download"] <= 12
+
+
+def test_lists_of_models_stay_on_the_device(cuda, traffic, monkeypatch):
+    def download(x):  # labels must not be constant
+        return traffic.download(x) + (np.arange(N) if x.shape == (N,) else 0.0)
+
+    monkeypatch.setattr(_array, "to_host", download)
+    given = rl.FiniteClass([mlp(), mlp()])
+    found = rl.model_class_reliance(given, tensor(N, P), tensor(N), epsilon=10.0, rng=0)
+    assert found.achieved_lower.shape == (P,)

@@ -49,8 +49,10 @@ def literal(X, y, draws, rows):
     return np.stack(values, axis=1)[rows], np.stack(spread, axis=1)[rows]
 
 
-@pytest.mark.parametrize("draws", ["all", 5])
-@pytest.mark.parametrize(("labelled", "rows"), [(True, [7, 2, 11]), (False, [7, 2, 11]), (True, None), (False, None)])
+@pytest.mark.parametrize(
+    ("draws", "labelled", "rows"),
+    [("all", True, [7, 2, 11]), (5, False, [7, 2, 11]), (5, True, None), ("all", False, None), (5, True, [7, 2, 11])],
+)
 @pytest.mark.once_per_device
 def test_values_are_the_literal_means(backend, draws, labelled, rows):
     X, y = data()
@@ -71,13 +73,12 @@ def test_values_are_the_literal_means(backend, draws, labelled, rows):
 @pytest.mark.once_per_device
 def test_rows_average_to_the_global_importance(backend):
     X, y = (backend.asarray(a) for a in data(30))
-    for loss in ("squared_error", "absolute_error"):
-        pairs = rl.local_importance(formula, X, y, loss=loss)
-        whole = rl.model_reliance(formula, X, y, loss=loss, compare="difference")
-        np.testing.assert_allclose(pairs.values.mean(axis=0), whole.values, rtol=1e-12, atol=1e-14)
-        shifts = rl.local_importance(formula, X, y, draws=4, loss=loss, rng=KEY)
-        drawn = rl.permutation_importance(formula, X, y, draws=4, loss=loss, rng=KEY)
-        np.testing.assert_allclose(shifts.values.mean(axis=0), drawn.values, rtol=1e-12, atol=1e-14)
+    pairs = rl.local_importance(formula, X, y, loss="absolute_error")
+    whole = rl.model_reliance(formula, X, y, loss="absolute_error", compare="difference")
+    np.testing.assert_allclose(pairs.values.mean(axis=0), whole.values, rtol=1e-12, atol=1e-14)
+    shifts = rl.local_importance(formula, X, y, draws=4, rng=KEY)
+    drawn = rl.permutation_importance(formula, X, y, draws=4, rng=KEY)
+    np.testing.assert_allclose(shifts.values.mean(axis=0), drawn.values, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("model", [GradientBoostingRegressor(n_estimators=8), RandomForestRegressor(3, random_state=0)])

@@ -21,7 +21,7 @@ def data(n=12, seed=0):
     return np.stack([rng.normal(size=n), rng.integers(0, 3, n), rng.normal(size=n), rng.normal(size=n)], axis=1)
 
 
-@pytest.mark.parametrize("name", methods.METHODS)
+@pytest.mark.parametrize("name", ["ablation", "permutation", "all", "halves"])
 @pytest.mark.once_per_device
 @pytest.mark.filterwarnings("ignore:.*fewer than 3 draws:UserWarning")
 def test_methods_are_the_literal_loops(backend, name):
@@ -91,11 +91,11 @@ def test_first_layer_distinct_values_and_several_outputs():
 
 
 def test_classifiers_move_their_probabilities():
-    X = data(60)
+    X = data(20)
     model = RandomForestClassifier(4, max_leaf_nodes=6, random_state=0).fit(X, formula(X) > 0.5)
     found = rl.model_reliance(model.predict_proba, X, loss="prediction_shift", compare="difference")
-    f = oracles.replaced_predictions(lambda row: model.predict_proba(row[None, :])[0], X, oracles.all_pairs(60)[0], [0])
-    moved = np.mean((f - model.predict_proba(X)[:, None, :]) ** 2, axis=2).sum() / (60 * 59)
+    f = oracles.replaced_predictions(lambda row: model.predict_proba(row[None, :])[0], X, oracles.all_pairs(20)[0], [0])
+    moved = np.mean((f - model.predict_proba(X)[:, None, :]) ** 2, axis=2).sum() / (20 * 19)
     np.testing.assert_allclose(found.values[0], moved, rtol=1e-10)
 
 
@@ -103,17 +103,15 @@ def test_classifiers_move_their_probabilities():
     "call",
     [
         lambda **o: rl.ablation_importance(formula, data(), **o),
-        lambda **o: rl.permutation_importance(formula, data(), **o),
+        lambda **o: rl.permutation_importance(formula, data(), draws=4, **o),
         lambda **o: rl.model_reliance(formula, data(), **o),
         lambda **o: rl.model_reliance(LinearRegression().fit(data(), formula(data())), data(), **o),
         lambda **o: rl.conditional_model_reliance(formula, data(), **o),
-        lambda **o: rl.relative_importance(formula, data(), given=[1], **o),
+        lambda **o: rl.relative_importance(formula, data(), given=[1], draws=4, **o),
     ],
 )
 def test_a_ratio_to_nothing_is_an_error(call):
-    with pytest.raises(
-        ValueError, match=r"is 0 under loss='prediction_shift': use compare='difference'"
-    ):
+    with pytest.raises(ValueError, match=r"is 0 under loss='prediction_shift': use compare='difference'"):
         call(loss="prediction_shift", compare="ratio")
     with pytest.raises(ValueError, match=r"y is None but loss='squared_error' needs labels.*'prediction_shift'"):
         call(loss="squared_error")

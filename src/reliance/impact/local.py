@@ -15,9 +15,9 @@ from reliance._array import Array
 from reliance.executors import Base, Caller
 from reliance.features import Feature
 from reliance.impact.local_results import LocalImportance
-from reliance.importance import checked_shifts
 from reliance.inputs import Block, Problem, Progress, prepare
 from reliance.losses import Metric
+from reliance.measuring import checked_shifts
 from reliance.partial_plans import SomeRows
 from reliance.plans import Pairs, Plan, Shifts
 from reliance.reductions import Moments

@@ -16,9 +16,9 @@ from reliance.blocks import Reporter
 from reliance.corrections import Runner
 from reliance.executors import Base, Caller
 from reliance.impact.variance_shares import effects_of, influential, share
-from reliance.importance import reliance_plan
 from reliance.inference import Summary
 from reliance.inputs import Block, Problem, Progress, check_choice, prepare
+from reliance.measuring import reliance_plan
 from reliance.plans import Pairs, Plan
 from reliance.results import Importance
 from reliance.rng import RandomState

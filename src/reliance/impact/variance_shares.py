@@ -51,6 +51,12 @@ class Effects:
         return float((k * np.sum(means**2) / self.n - self.square) / (k - 1))
 
     @property
+    def interaction(self) -> float:
+        """The variance of what is neither the row's effect nor the donor's."""
+        alone = self.product(self.rows) + self.product(self.donors) - self.level
+        return max(self.square - alone, 0.0)
+
+    @property
     def level(self) -> float:
         """(E f)^2 about the mean that was found, which is off by the spread of r + c: without bias a little below 0."""
         k, n = self.n - 1, self.n
@@ -86,10 +92,13 @@ def share(
 ) -> tuple[Summary, int]:
     """One feature's share and its error, and the evaluations that the error took.
 
-    Rows move means of products by their influence: as a row and as a donor, of either factor.
+    Rows move means of products by their influence: as a row and as a donor, of either factor. Of a feature that does
+    nothing by itself that influence vanishes, and what is left of the error of E g_ik g_lk is of pairs of rows: at most
+    2 Var(e)^2 / n^2, e the interaction of row and donor, which the variance is never below.
     """
     if not np.any(e.rows - e.own):  # no pair moved a prediction: not used
         return _summary(0.0, 0.0, np.zeros(len(chosen)), e.n), 0
+    beyond = 0.0
     square = e.row_squares[chosen] + e.donor_squares[chosen] - 2.0 * e.square
     if form == "product":
         variance, spread = e.square - e.level, square
@@ -97,12 +106,13 @@ def share(
         product, own = e.product(e.donors), e.donors[chosen]
         cross, count = _row_products(runner, feature, e, chosen)
         part, influence = product - e.level, own**2 - product + 2.0 * (cross - product)
+        beyond = 2.0 * e.interaction**2 / (e.n * (e.n - 1))
     else:
         product, own = e.product(e.rows), e.rows[chosen]
         cross, count = _donor_products(runner, feature, e, chosen)
         part, influence = e.square - product, square - (own**2 - product + 2.0 * (cross - product))
     value = part / variance
-    return _summary(value, part, (influence - value * spread) / variance, e.n), count
+    return _summary(value, part, (influence - value * spread) / variance, e.n, beyond / variance**2), count
 
 
 def _row_products(runner: Runner, feature: Feature, e: Effects, chosen: Indices) -> tuple[Floats, int]:
@@ -134,13 +144,14 @@ def influential(n: int) -> Indices:
     return np.sort(rng.ordering(0, n, 0)[:INFLUENCE_ROWS])  # of no seed: all pairs depend on none
 
 
-def _summary(share: float, part: float, influence: Floats, n: int) -> Summary:
+def _summary(share: float, part: float, influence: Floats, n: int, beyond: float = 0.0) -> Summary:
+    """``beyond``: the variance that influence values do not see."""
     spread = float(np.var(influence, ddof=1))
     skew = float(np.mean((influence - influence.mean()) ** 3)) / spread**1.5 / math.sqrt(n) if spread > 0.0 else 0.0
     return Summary(
         value=share,
         replaced_risk=part,
-        std_error=math.sqrt(spread / n),
+        std_error=math.sqrt(spread / n + beyond),
         skewness=skew,
         monte_carlo_share=0.0,
         fixed_data_error=0.0,
