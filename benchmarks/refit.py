@@ -1,8 +1,8 @@
 """Feature impact, out-of-bag importance and refits: ratios, each measured in one run.
 
     python benchmarks/refit.py                  everything
-    python benchmarks/refit.py impact           one part: impact, out_of_bag, workers
-    python benchmarks/refit.py impact --rows 10000
+    python benchmarks/refit.py linear           one part: linear, boosted (feature impact), out_of_bag, workers
+    python benchmarks/refit.py boosted --rows 10000
 
 Times are the best of alternating repeats, so that both sides of a ratio see the same machine. What takes longer than a
 minute for one repeat is measured once.
@@ -54,23 +54,29 @@ def against(what: str, ours: Callable[[], Any], theirs: Callable[[], Any], goal:
     report(what, slow / fast, goal, f"{slow:.3f} s / {fast:.3f} s, largest relative difference {far:.2g}")
 
 
-def impact(n: int) -> None:
-    """Feature impact of a linear and a boosted model against the paper's own package, nine quantiles."""
+def impact(model: Any, n: int) -> None:
+    """Feature impact against the paper's own package, nine quantiles."""
     package = need("featureimpact")
-    linear_model, ensemble = need("sklearn.linear_model"), need("sklearn.ensemble")
     X, y = regression(n, COLUMNS)
-    for model in (linear_model.LinearRegression(), ensemble.HistGradientBoostingRegressor(random_state=0)):
-        model.fit(X, y)
+    model.fit(X, y)
 
-        def theirs(model: Any = model) -> Any:
-            found = package.FeatureImpact()
-            found.make_quantiles(X)
-            return package.averaged_impact(found.compute_impact(model, X), normalize=False).to_numpy()
+    def theirs() -> Any:
+        found = package.FeatureImpact()
+        found.make_quantiles(X)
+        return package.averaged_impact(found.compute_impact(model, X), normalize=False).to_numpy()
 
-        def ours(model: Any = model) -> Any:
-            return rl.feature_impact(model, X).values
+    def ours() -> Any:
+        return rl.feature_impact(model, X).values
 
-        against(f"feature impact, {type(model).__name__}, n={n} p={COLUMNS}", ours, theirs, ">= 5")
+    against(f"feature impact, {type(model).__name__}, n={n} p={COLUMNS}", ours, theirs, ">= 5")
+
+
+def linear(n: int) -> None:
+    impact(need("sklearn.linear_model").LinearRegression(), n)
+
+
+def boosted(n: int) -> None:
+    impact(need("sklearn.ensemble").HistGradientBoostingRegressor(random_state=0), n)
 
 
 def out_of_bag(n: int) -> None:
@@ -111,7 +117,7 @@ def workers(n: int) -> None:
     against(what, lambda: run(cores), lambda: run(1), f"<= {cores}", repeats=1)
 
 
-PARTS: dict[str, Callable[[int], None]] = {"impact": impact, "out_of_bag": out_of_bag, "workers": workers}
+PARTS = {"linear": linear, "boosted": boosted, "out_of_bag": out_of_bag, "workers": workers}
 
 
 def main() -> None:
