@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import reliance as rl
 
@@ -123,14 +124,17 @@ def test_algorithm_over_folds(compare):
 @pytest.mark.slow
 def test_cross_validated_importance_covers_both_targets():
     """With a feature from an independent row, a linear model's risk grows by 2 b_j c_j."""
-    answers, of_models = [], []
+    answers, of_models, of_spread = [], [], []
     for r in range(200):
         X, y = draw(np.random.default_rng([3, r]), 200)
         result = rl.cross_validated_importance(fit, X, y, cv=folds(200), rng=0, draws=4)
         answers.append(asked(result, 2 * BETA**2))
         truth = np.mean([2 * BETA * Plane(X[train], y[train]).coef[:-1] for train, _ in folds(200)], axis=0)
         of_models.append(asked(result.for_target("fitted models"), truth))
+        spread = np.sqrt((1 / 5 + 1 / 4) * result.folds.var(axis=1, ddof=1))
+        of_spread.append(np.abs(result.values - 2 * BETA**2) < stats.t.ppf(0.975, 4) * spread)
     found, models = rates(answers), rates(of_models)
+    assert np.mean(of_spread, axis=0)[1] < 0.90  # why it is a jackknife, not Nadeau and Bengio's variance
     assert np.all(found.covered > 0.93 - slack(0.93, 200)), found
     assert found.rejected[2] < 0.05 + slack(0.05, 200)
     assert np.all(models.covered > 0.90 - slack(0.90, 200)), models
