@@ -251,13 +251,20 @@ def check_range(range_: Range, loss: str, data: ClassData, bound: float, columns
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("radius", [None, 0.7])
-@pytest.mark.parametrize(("compare", "conditional"), [("ratio", False), ("difference", False), ("ratio", True)])
-def test_ranges(loss: str, radius: float | None, compare: str, conditional: bool) -> None:
+@pytest.mark.parametrize(
+    ("radius", "compare", "conditional", "columns"),
+    [
+        (None, "ratio", False, (0,)),
+        (0.7, "difference", False, (1, 2)),
+        (None, "difference", True, (1, 2)),
+        (0.7, "ratio", True, (0,)),
+    ],
+)
+def test_ranges(loss: str, radius: float | None, compare: str, conditional: bool, columns: tuple[int, ...]) -> None:
     data, given = problem(loss), ConvexLinearClass(loss, radius)
     best = given.best(data)
     bound = 1.1 * best.risk
-    features = (Feature("a", (0,)), Feature("bc", (1, 2)))
+    features = (Feature("a", columns),)
     found = given.ranges(data, bound, features, compare, conditional, quiet)
     rng, middle = np.random.default_rng(2), coefficients(best)
     for feature, range_ in zip(features, found, strict=True):
@@ -341,7 +348,7 @@ def test_nothing_is_outside_its_bounds() -> None:
         rng = np.random.default_rng(seed)
         n, p, loss = int(rng.integers(9, 25)), int(rng.integers(1, 4)), LOSSES[seed % 2]
         X = rng.normal(size=(n, p)) * rng.choice([0.01, 1, 100], size=p) + rng.choice([0, 10])
-        X[:, -1] = np.round(X[:, -1]) if rng.random() < 0.2 else X[:, -1]
+        X[:, -1] = np.round(X[:, -1] / X[:, -1].std()) if rng.random() < 0.2 else X[:, -1]
         y = (rng.random(n) < 0.5).astype(float)
         data = ClassData(X, y if loss == "logistic" else 2 * y - 1, seed, 10**7)
         radius = None if rng.random() < 0.6 else float(rng.choice([0.1, 1, 10]) / X.std())
@@ -436,9 +443,9 @@ def test_collinear_columns(loss: str) -> None:
         X = np.column_stack([data.X, extra])
         with pytest.raises(ValueError, match=r"linear combinations.*ridge=radius"):
             rl.model_class_reliance(rl.LinearClass(loss=loss), X, data.y, epsilon=0.1)
-        for ask in (rl.model_class_reliance, rl.conditional_model_class_reliance):
-            found = ask(rl.LinearClass(loss=loss, ridge=2.0), X, data.y, epsilon=0.1, features=[0])
-            assert found.lower[0] <= found.achieved_lower[0] <= found.achieved_upper[0] <= found.upper[0]
+    for ask in (rl.model_class_reliance, rl.conditional_model_class_reliance):
+        found = ask(rl.LinearClass(loss=loss, ridge=2.0), X, data.y, epsilon=0.1, features=[0])
+        assert found.lower[0] <= found.achieved_lower[0] <= found.achieved_upper[0] <= found.upper[0]
 
 
 def test_contains() -> None:
@@ -461,6 +468,8 @@ def test_on_every_backend(backend: Any, loss: str) -> None:
     best = given.best(there)
     assert best.risk == pytest.approx(given.best(data).risk, rel=1e-5)
     assert type(best.model(there.X)) is type(there.X)
+    if loss == "hinge":
+        return  # the rest is the same host code
     feature = (Feature("a", (0,)),)
     (here,), (found,) = (given.ranges(each, 1.1 * best.risk, feature, "ratio", False, quiet) for each in (data, there))
     assert found.lower == pytest.approx(here.lower, rel=1e-4)
