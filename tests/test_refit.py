@@ -572,6 +572,16 @@ def test_bad_questions_to_a_result(result):
         reliance(y=X[:, 0] * 0.0)
 
 
+def test_a_test_set_is_of_the_kind_of_the_training_set():
+    torch, pd = pytest.importorskip("torch"), pytest.importorskip("pandas")
+    with pytest.raises(TypeError, match="X_test is a torch array on cpu but X is a numpy array"):
+        reliance(X_test=torch.from_numpy(X), y_test=Y)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    for test in (X, frame[["b", "a", "c", "d"]]):
+        with pytest.raises(TypeError, match="X_test and X must be tables of one kind with equal columns"):
+            reliance(X=frame, X_test=test, y_test=Y)
+
+
 def test_a_module_does_not_train_itself():
     torch = pytest.importorskip("torch")
     with pytest.raises(TypeError, match="does not say how it is trained"):

@@ -208,9 +208,7 @@ def _check_test_set(X: Array, y: Array, X_test: Array, y_test: Array) -> None:
     for name, test, train in (("X_test", X_test, X), ("y_test", y_test, y)):
         if tables.is_table(test) or tables.is_table(train):
             if type(test) is not type(train) or splits.labels_of(test) != splits.labels_of(train):
-                raise TypeError(
-                    f"{name} and {name[0]} must be tables of one kind with equal columns, or both arrays"
-                )
+                raise TypeError(f"{name} and {name[0]} must be tables of one kind with equal columns, or both arrays")
             continue
         if namespace(test) is not namespace(train) or device(test) != device(train):
             raise TypeError(f"{name} is a {describe(test)} but {name[0]} is a {describe(train)}: convert one of them")
