@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import plans
-from reliance.measuring import measure
 from reliance.inputs import prepare
+from reliance.measuring import measure
 from reliance.models import Model
 from reliance.results import Importance
 from reliance.sklearn import scorers
