@@ -207,11 +207,12 @@ def test_figures():
     names = ["price in $ of a very long name that does not fit on any axis", "b", "c", "d"]
     result = rl.local_importance(formula, X, names=names)
     ax = result.plot()
-    drawn = ax.images[0].get_array()
+    image = ax.collections[0]
+    drawn = np.asarray(image.get_array()).reshape(4, 20)
     order = np.argsort(-np.abs(result.values).mean(axis=0), kind="stable")
-    np.testing.assert_array_equal(drawn, result.values[:, order])
-    assert abs(ax.images[0].norm.vmin) == ax.images[0].norm.vmax == np.abs(result.values).max()
-    assert all(len(label.get_text()) <= 40 for label in ax.get_xticklabels())
+    np.testing.assert_array_equal(drawn, result.values[:, order].T)
+    assert abs(image.norm.vmin) == image.norm.vmax == np.abs(result.values).max()
+    assert all(len(label.get_text()) <= 41 for label in ax.get_yticklabels())  # and a backslash
     ax.figure.canvas.draw()
     ax = result.plot(kind="waterfall", row=7)
     widths = np.array([bar.get_width() for bar in ax.patches])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, inference, plots
+from reliance import export, plots
 from reliance._array import Array
 from reliance.classes.protocol import Range
 from reliance.model_classes import Members
@@ -105,45 +105,12 @@ class ClassReliance:
             columns |= {"outer_lower": self.outer[:, 0], "outer_upper": self.outer[:, 1]}
         return pd.DataFrame(columns, index=pd.Index(self.names, name="feature"))
 
-    def plot(self, ax: Any = None, most: int = 30) -> Any:
-        """Draw the ranges with matplotlib, largest upper end on top, and return the Axes.
+    def plot(self, kind: str = "range", ax: Any = None, **options: Any) -> Any:
+        """Draw "range" with matplotlib and return the Axes: bars of what good models achieve, the largest on top.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where; a new figure if not given.
-        most : int
-            How many features at most.
-
-        Notes
-        -----
-        The bar is what models achieve; thin whiskers reach to what is certified where that is further out.
+        Whiskers reach to what is certified; an arrow at the edge says that it is infinite. ``most=`` features at most.
         """
-        if isinstance(most, bool) or not isinstance(most, int | np.integer):
-            raise TypeError(f"most={most!r} is not an integer: give how many features to draw")
-        if most < 1:
-            raise ValueError(f"most={most} leaves nothing to draw: give 1 or more")
-        order = np.argsort(-self.achieved_upper, kind="stable")[:most]
-        low, high, null = self.achieved_lower[order], self.achieved_upper[order], inference.null_value(self.compare)
-        ax = plots._axes(ax, 7.0, 1.2 + 0.28 * len(order))
-        places = np.arange(len(order))
-        ax.barh(places, high - low, left=low, height=0.6, color=plots.BLUE)
-        # A range that is one point has no width, but it is there.
-        ax.plot(np.concatenate([low, high]), np.tile(places, 2), linestyle="none", marker="|", color=plots.BLUE)
-        ends = np.nan_to_num(np.maximum(self.gap[order].T, 0.0), posinf=0.0)
-        ax.errorbar(low, places, xerr=[ends[0], np.zeros(len(order))], fmt="none", ecolor=plots.GREY, capsize=2.5)
-        ax.errorbar(high, places, xerr=[np.zeros(len(order)), ends[1]], fmt="none", ecolor=plots.GREY, capsize=2.5)
-        ax.axvline(null, color=plots.GREY, linewidth=1.0)
-        ax.set_yticks(places, [export.short(self.names[k]).replace("$", r"\$") for k in order])
-        ax.set_ylim(len(order) - 0.4, -0.6)
-        what = "increase" if self.compare == "difference" else "ratio"
-        ax.set_xlabel(f"{what} of {self.loss}, least to most among good models".replace("$", r"\$"))
-        rest = f", {len(order)} largest of {len(self.names)}" if len(order) < len(self.names) else ""
-        ax.set_title(f"{self._method}{rest}", fontsize="medium")
-        ax.grid(axis="x", linewidth=0.5, alpha=0.4)
-        ax.set_axisbelow(True)
-        ax.spines[["top", "right"]].set_visible(False)
-        return ax
+        return plots.draw(plots.RANGES, kind, self, ax, options)
 
     @property
     def _method(self) -> str:

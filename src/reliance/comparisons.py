@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import inference
+from reliance import inference, plots
 from reliance.results import Importance, TestResult
 
 Floats = NDArray[np.float64]
@@ -60,6 +61,10 @@ class Delta:
             raise ValueError(f"alternative={alternative!r} is not known: use one of {known}")
         statistic, p = inference.t_test(self.values, self.std_error, self.degrees_of_freedom, alternative, False)
         return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
+
+    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
+        """Draw "bar", the differences with intervals (``level=``, ``most=``), with matplotlib; returns the Axes."""
+        return plots.draw(plots.DELTA, kind, self, ax, options)
 
     def __repr__(self) -> str:
         ends = self.interval()
@@ -113,6 +118,10 @@ class RelativeImportance(Mapping[str, Importance]):
         else:
             raise ValueError(f"the errors of {first!r} and {second!r} are of different kinds and cannot be paired")
         return Delta(a.names, difference, np.asarray(error), df)
+
+    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
+        """Draw "bar", a bar for each feature and set (``level=``, ``most=``), with matplotlib; returns the Axes."""
+        return plots.draw(plots.SETS, kind, self, ax, options)
 
     def __repr__(self) -> str:
         return "\n".join(f"given {name or '(nothing)'}:\n{result!r}" for name, result in self.sets.items())

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, inference
+from reliance import export, inference, plots
 from reliance.curves import Curve
 from reliance.inference import Summary
 
@@ -271,13 +271,16 @@ class Importance:
         return found
 
     def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
-        """Draw the result with matplotlib and return the Axes; "bar" takes ``level=`` and ``most=``."""
-        from reliance import plots
+        """Draw the result with matplotlib and return the Axes.
 
-        kinds = {"bar": plots.bars}
-        if kind not in kinds:
-            raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(map(repr, kinds))}")
-        return kinds[kind](self, ax=ax, **options)
+        Parameters
+        ----------
+        kind : {"bar", "box", "violin", "curve"}
+            Values with population intervals (``level=``, ``most=`` features); the spread over draws (``most=``); the
+            partial dependence of one ``feature=``, if kept (``output=``, ``points=``, ``values=``, ``rows=``).
+        ax : matplotlib Axes, optional
+        """
+        return plots.draw(plots.IMPORTANCE, kind, self, ax, options)
 
     def _uncertainty(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Interval and adjusted p of the default formulation, nan where they cannot be had; never raises nor warns."""

@@ -91,24 +91,18 @@ class SplitComparison:
         own = ("names", "values", "std_error", "degrees_of_freedom")
         return both | {name: export.plain(getattr(self, name)) for name in own}
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the two distributions of importances over the features, side by side, and return the Axes."""
-        ax = plots._axes(ax, 5.0, 4.5)
-        boxes = ax.boxplot(
-            [self.train.values, self.test.values], widths=0.5, patch_artist=True, medianprops={"color": "black"}
-        )
-        for box, colour in zip(boxes["boxes"], (plots.BLUE, plots.VERMILLION), strict=True):
-            box.set_facecolor(colour)
-        ax.set_xticks([1, 2], ["training data", "test data"])
-        null = inference.null_value(self.train.compare)
-        ax.axhline(null, color=plots.GREY, linewidth=1.0)
-        what = "increase" if self.train.compare == "difference" else "ratio"
-        ax.set_ylabel(f"{what} of {self.train.loss}".replace("$", r"\$"))
-        ax.set_title(f"Importance of {len(self.names)} features", fontsize="medium")
-        ax.grid(axis="y", linewidth=0.5, alpha=0.4)
-        ax.set_axisbelow(True)
-        ax.spines[["top", "right"]].set_visible(False)
-        return ax
+    def plot(self, kind: str = "box", ax: Any = None, **options: Any) -> Any:
+        """Draw with matplotlib and return the Axes.
+
+        Parameters
+        ----------
+        kind : {"box", "violin", "bar"}
+            The two distributions of importances over the features, side by side; or for each feature two bars with
+            intervals (``level=``, ``most=``).
+        ax : matplotlib Axes, optional
+            Where; a new figure if not given.
+        """
+        return plots.draw(plots.SPLITS, kind, self, ax, options)
 
     def _table(self) -> export.Table:
         risks = f"base risk {self.train.base_risk:.4g} and {self.test.base_risk:.4g}"

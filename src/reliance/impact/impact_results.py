@@ -91,25 +91,18 @@ class Impact:
         found = export.read(path, "Impact")
         return cls(**{**found, **{name: tuple(found[name]) for name in ("names", "routes", "block")}})
 
-    def plot(self, kind: str = "bar", ax: Any = None, most: int = 30) -> Any:
+    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
         """Draw the result with matplotlib and return the Axes.
 
         Parameters
         ----------
         kind : {"bar", "quantiles"}
             Bars of the averaged impacts with a point for each quantile (unless normalized), or a line for each feature
-            over the quantiles.
+            over the quantiles. Both take ``most=``: so many features, the largest.
         ax : matplotlib Axes, optional
             Where; a new figure if not given.
-        most : int
-            How many features at most; the largest are drawn.
         """
-        kinds = {"bar": _bars, "quantiles": _lines}
-        if kind not in kinds:
-            raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(map(repr, kinds))}")
-        if most < 1:
-            raise ValueError(f"most={most} leaves nothing to draw: give 1 or more")
-        return kinds[kind](self.ranked(), ax, min(most, len(self.names)))
+        return plots.draw(plots.IMPACT, kind, self, ax, options)
 
     def _table(self) -> export.Table:
         what = "normalized impact" if self.normalized else "impact"
@@ -132,38 +125,3 @@ class Impact:
 
     def _fields(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-
-
-def _label(name: str) -> str:
-    return export.short(name).replace("$", r"\$")  # dollar signs in names are not mathematics
-
-
-def _bars(ranked: Impact, ax: Any, shown: int) -> Any:
-    ax = plots._axes(ax, 7.0, 1.2 + 0.28 * shown)
-    places = np.arange(shown)
-    ax.barh(places, ranked.values[:shown], height=0.7, color=plots.BLUE)
-    if not ranked.normalized:
-        points = ranked.impact[:, :shown]
-        ax.plot(points.reshape(-1), np.tile(places, len(points)), ".", color=plots.GREY, markersize=4)
-    ax.set_yticks(places, [_label(name) for name in ranked.names[:shown]])
-    ax.set_ylim(shown - 0.4, -0.6)
-    return _finished(ax, ranked, shown, "normalized impact" if ranked.normalized else "impact", "x")
-
-
-def _lines(ranked: Impact, ax: Any, shown: int) -> Any:
-    ax = plots._axes(ax, 7.0, 4.5)
-    for name, line in zip(ranked.names[:shown], ranked.impact.T, strict=False):
-        ax.plot(ranked.quantiles, line, marker="o", markersize=3, linewidth=1.2, label=_label(name))
-    ax.set_ylabel("impact")
-    ax.legend(fontsize="small", ncols=1 + shown // 16)
-    return _finished(ax, ranked, shown, "quantile", "y")
-
-
-def _finished(ax: Any, ranked: Impact, shown: int, label: str, grid: str) -> Any:
-    rest = f", {shown} largest of {len(ranked.names)}" if shown < len(ranked.names) else ""
-    ax.set_xlabel(label)
-    ax.set_title(f"feature_impact{rest}", fontsize="medium")
-    ax.grid(axis=grid, linewidth=0.5, alpha=0.4)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, inference
+from reliance import export, inference, plots
 
 Floats = NDArray[np.float64]
 _SHOWN = 10
@@ -83,13 +83,16 @@ class LocalImportance:
         return {field.name: export.plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
     def plot(self, kind: str = "heat", ax: Any = None, **options: Any) -> Any:
-        """Draw with matplotlib and return the Axes: all rows as a "heat" map, or one ``row=`` as a "waterfall"."""
-        from reliance.impact import local_plots
+        """Draw with matplotlib and return the Axes.
 
-        kinds = {"heat": local_plots.heat, "waterfall": local_plots.waterfall}
-        if kind not in kinds:
-            raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(map(repr, kinds))}")
-        return kinds[kind](self, ax=ax, **options)
+        Parameters
+        ----------
+        kind : {"heat", "waterfall"}
+            A map of all rows (at most ``rows=``, ``most=`` features), or the values of one ``row=`` (``most=``).
+        ax : matplotlib Axes, optional
+            Where; a new figure if not given.
+        """
+        return plots.draw(plots.LOCAL, kind, self, ax, options)
 
     def position(self, row: int) -> int:
         """Where a row of X stands in the result."""

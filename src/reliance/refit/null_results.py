@@ -129,24 +129,17 @@ class NullImportance:
         """All fields as plain Python numbers, strings and lists."""
         return {name: export.plain(value) for name, value in self._fields().items()}
 
-    def plot(self, ax: Any = None, most: int = 30) -> Any:
-        """Draw the values as points and the null's middle 90% as bars, with matplotlib, and return the Axes."""
-        if most < 1:
-            raise ValueError(f"most={most} leaves nothing to draw: give 1 or more")
-        ranked = self.ranked()
-        shown = min(most, len(ranked.names))
-        ax = plots._axes(ax, 7.0, 1.2 + 0.28 * shown)
-        places = np.arange(shown)
-        low, high = np.quantile(ranked.null[:shown], [0.05, 0.95], axis=1)
-        ax.barh(places, high - low, left=low, height=0.6, color=plots.GREY, alpha=0.4, label="permuted labels, 5-95%")
-        ax.plot(ranked.values[:shown], places, "o", color=plots.BLUE, label="labels as they are")
-        ax.set_yticks(places, [export.short(name).replace("$", r"\$") for name in ranked.names[:shown]])
-        ax.set_ylim(shown - 0.4, -0.6)
-        ax.set_xlabel(self.measure.replace("$", r"\$"))
-        ax.set_title(f"null_importance, {self.rounds} rounds", fontsize="medium")
-        ax.legend()
-        ax.spines[["top", "right"]].set_visible(False)
-        return ax
+    def plot(self, kind: str = "range", ax: Any = None, **options: Any) -> Any:
+        """Draw the values as points over their null distributions, with matplotlib, and return the Axes.
+
+        Parameters
+        ----------
+        kind : {"range", "box", "violin"}
+            The null as its middle 90%, or all its rounds. All take ``most=`` features.
+        ax : matplotlib Axes, optional
+            Where; a new figure if not given.
+        """
+        return plots.draw(plots.NULLS, kind, self, ax, options)
 
     def _high(self) -> Floats:
         return np.asarray(np.quantile(self.null, 0.95, axis=1))

@@ -166,10 +166,17 @@ class AlgorithmReliance:
         """All fields as plain Python numbers, strings and lists."""
         return {name: export.plain(value) for name, value in self._fields().items()}
 
-    def plot(self, ax: Any = None, level: float = 0.95, most: int = 30) -> Any:
-        """Draw bars with the target's intervals, with matplotlib, and return the Axes."""
-        drawn: Any = self
-        return plots.bars(drawn, ax=ax, level=level, most=most)
+    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
+        """Draw with matplotlib and return the Axes.
+
+        Parameters
+        ----------
+        kind : {"bar", "box", "violin"}
+            Bars with the target's intervals (``level=``, ``most=``), or the spread over splits (``most=``).
+        ax : matplotlib Axes, optional
+            Where; a new figure if not given.
+        """
+        return plots.draw(plots.REFITS, kind, self, ax, options)
 
     def _uncertainty(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Interval and adjusted p, nan where they cannot be had; never raises nor warns."""

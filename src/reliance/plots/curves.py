@@ -1,0 +1,137 @@
+"""Partial dependence at the values that occur, and the curves of single rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reliance import export
+from reliance.plots import style
+from reliance.plots.style import Floats
+
+if TYPE_CHECKING:
+    from reliance.curves import Curve
+    from reliance.results import Importance
+
+_FEW = 10  # values that are drawn as points, not as a line
+
+
+def curve(
+    result: Importance,
+    ax: Any = None,
+    feature: str | None = None,
+    output: int | None = None,
+    points: bool | None = None,
+    values: Sequence[str] | None = None,
+    rows: int = 100,
+) -> Any:
+    """Partial dependence of one feature, a rug of the values that occur, and curves of single rows if they were kept.
+
+    Parameters
+    ----------
+    result : Importance
+        Measured with ``keep="curves"``, or ``keep="ice"`` for single rows.
+    ax : matplotlib Axes, optional
+        Where; a new figure if not given.
+    feature : str
+        Its name; may be left out if there is one only.
+    output : int, optional
+        Which output of the model; all if not given, and then no single rows if there are several.
+    points : bool, optional
+        Points side by side, as for categories, instead of a line; by default for up to 10 values.
+    values : sequence of str, optional
+        What to write at the points, in the order of the values (categories are measured as numbers).
+    rows : int
+        Curves of at most so many single rows, evenly spaced over all.
+    """
+    name, found = _chosen(result, feature)
+    mean, ice, names = _outputs(found, output)
+    if points is None:
+        points = values is not None or len(found.values) <= _FEW
+    ax = style.axes(ax, 6.0 + (0.078 * 10 if len(names) > 1 else 0.0), 4.0)
+    x = _places(ax, found.values, points, values)
+    title = f"partial dependence, {result.method}"
+    if ice is not None:
+        drawn = style.count(rows, len(ice), "rows")
+        chosen = np.unique(np.linspace(0, len(ice) - 1, drawn).round().astype(np.int64))
+        looks = {"linestyle": "none", "marker": ".", "markersize": 4} if points else {"linewidth": 0.6}
+        ax.plot(x, ice[chosen].T, color=style.GREY, alpha=0.35, **looks)
+        title += f", {len(chosen)} of {len(ice)} rows"
+    lines = []
+    for k in range(mean.shape[1]):
+        looks = {"linestyle": "none", "marker": "osD^vP*"[k % 7], "markersize": 7} if points else {"linewidth": 2.0}
+        dash = {} if points else {"linestyle": ("-", "--", ":", "-.")[(k // len(style.COLOURS)) % 4]}
+        lines += ax.plot(x, mean[:, k], color=style.COLOURS[k % len(style.COLOURS)], **looks, **dash)
+    if not points:
+        foot = ax.get_xaxis_transform()
+        ax.plot(x, np.full(len(x), 0.015), "|", color="black", markersize=6, markeredgewidth=0.6, transform=foot)
+    if len(names) > 1:
+        style.legend(ax, lines, names, "output")
+    ylabel = "prediction" if output is None else f"output {output}"
+    return style.finish(ax, xlabel=export.short(name, 60), ylabel=ylabel, title=title, grid="y")
+
+
+def _chosen(result: Importance, feature: str | None) -> tuple[str, Curve]:
+    """The feature and its curve, if there is one that can be drawn."""
+    if result.curves is None:
+        raise ValueError(
+            "kind='curve' needs curves, and this result has none: measure with model_reliance(..., pairs='all', "
+            "keep='curves'), or keep='ice' for the curves of single rows"
+        )
+    if feature is None and len(result.names) > 1:
+        raise ValueError(f"a curve is of one feature and the result has {len(result.names)}: pass feature=")
+    name = result.names[0] if feature is None else feature
+    if name not in result.curves:
+        raise ValueError(f"feature={name!r} was not measured: it must be one of {export.listed(result.names)}")
+    found = result.curves[name]
+    if found.values.ndim > 1:
+        raise ValueError(
+            f"feature={name!r} is a group of {found.values.shape[1]} columns, which no axis holds: measure its columns "
+            "by themselves, or read result.curves"
+        )
+    return name, found
+
+
+def _outputs(found: Curve, output: int | None) -> tuple[Floats, Floats | None, list[str]]:
+    """Mean (m, outputs), single rows (n, m) if one output is drawn, and the outputs' names."""
+    m = found.mean.shape[0]
+    mean = found.mean.reshape((m, -1))
+    shape = found.mean.shape[1:]
+    names = [str(index[0] if len(index) == 1 else index) for index in np.ndindex(*shape)] if shape else [""]
+    if output is not None:
+        if isinstance(output, bool) or not isinstance(output, int | np.integer) or not 0 <= output < len(names):
+            raise ValueError(f"output={output!r} is not one of the model's {len(names)}: give 0 to {len(names) - 1}")
+        mean, names = mean[:, [output]], [names[output]]
+    ice = None
+    if found.ice is not None and len(names) == 1:
+        ice = found.ice.reshape((len(found.ice), m, -1))[:, :, output or 0]
+    return mean, ice, names
+
+
+def _places(ax: Any, values: Floats, points: bool, words: Sequence[str] | None) -> Floats:
+    """Where the values stand: categories side by side, numbers where they are, missing ones at the right."""
+    if words is not None and (not points or len(words) != len(values)):
+        raise ValueError(f"values= names {len(words)} points, but {len(values)} values are drawn as points={points}")
+    if points:
+        names = [f"{v:.4g}" if np.isfinite(v) else "missing" for v in values] if words is None else list(words)
+        shown = style.labels(names, 24)
+        # Names that are too wide for their places are turned.
+        slanted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if _crowded(ax, shown) else {}
+        ax.set_xticks(range(len(shown)), shown, **slanted)
+        ax.set_xlim(-0.6, len(shown) - 0.4)
+        return np.arange(len(values), dtype=np.float64)
+    known = values[np.isfinite(values)]
+    span = float(np.ptp(known)) if known.size else 0.0
+    right = (float(known.max()) if known.size else 0.0) + 0.08 * (span or 1.0)
+    if np.isnan(values).any():
+        ax.axvline(right, color=style.GREY, linewidth=0.6, linestyle=":")
+        ax.annotate("missing", (right, 1.0), xycoords=ax.get_xaxis_transform(), ha="center", va="bottom", fontsize=8)
+    return np.where(np.isnan(values), right, values)
+
+
+def _crowded(ax: Any, names: Sequence[str]) -> bool:
+    room = float(ax.figure.get_figwidth() * ax.get_position().width)
+    return math.fsum(0.078 * (len(name) + 2) for name in names) > room
