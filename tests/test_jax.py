@@ -101,6 +101,15 @@ def test_another_tile_shape_is_one_more():
     assert len(COMPILATIONS) <= 2
 
 
+def test_a_search_compiles_once_for_all_features():
+    """Rounds of a differentiable class: one program finds the best model, one all ends of all features."""
+    for features in ([0], [1, (0, 2), 3]):
+        given = rl.DifferentiableClass(lambda p, Z: jnp.tanh(Z @ p), jnp.full(P, 0.1), radius=5.0, starts=2, steps=20)
+        COMPILATIONS.clear()
+        rl.model_class_reliance(given, jnp.asarray(X), jnp.asarray(Y), epsilon=0.5, features=features, rng=0)
+        assert sum("ascent_round" in name for name in COMPILATIONS) == 2
+
+
 def test_bound_methods_share_their_compilation():
     class Regressor:
         def __init__(self):

@@ -63,7 +63,8 @@ class JaxFramework:
         leaves, structure = jax.tree.flatten(params)
         if structure != self.structure or tuple(tuple(np.shape(leaf)) for leaf in leaves) != self.shapes:
             raise ValueError(f"the parameters must be a tree {self.structure} of arrays of shapes {self.shapes}")
-        return jnp.concatenate([jnp.reshape(jnp.asarray(leaf), (-1,)) for leaf in leaves])
+        theta = jnp.concatenate([jnp.reshape(jnp.asarray(leaf), (-1,)) for leaf in leaves])
+        return theta.astype(theta.dtype)  # no weak type, with which JAX would compile once more
 
     def tree(self, theta: Any) -> Any:
         import jax
@@ -134,9 +135,12 @@ class _Adam:
     steps: Callable[..., Any]
 
     def start(self, theta: Any) -> Any:
+        import jax
         import jax.numpy as jnp
 
-        return theta, jnp.zeros_like(theta), jnp.zeros_like(theta), jnp.zeros((), theta.dtype)
+        # Bound to the device as what a round returns is: otherwise JAX compiles the first round by itself.
+        (home,) = theta.devices()
+        return jax.device_put((theta, jnp.zeros_like(theta), jnp.zeros_like(theta), jnp.zeros((), theta.dtype)), home)
 
     def run(
         self, state: Any, operands: Operands, rates: list[float], shifts: Any, pressure: Pressure
