@@ -200,7 +200,9 @@ def test_trees_where_the_rows_are(backend):
     result = rl.feature_impact(model, backend.asarray(host), quantiles=5)
     tolerance = 1e-10 if backend.dtype == "float64" else 1e-4
     np.testing.assert_allclose(result.values, package(model, host, 5)[1], rtol=tolerance, atol=tolerance)
-    assert set(result.routes) == {"trees", "constant"}
+    split_on = {int(j) for tree in model.estimators_.ravel() for j in tree.tree_.feature if j >= 0}
+    expected = ["constant" if j == 3 else "trees" if j in split_on else "unused" for j in range(5)]
+    assert list(result.routes) == expected
 
 
 @pytest.mark.once_per_device
