@@ -75,10 +75,10 @@ class DifferentiableClass:
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(60, 2))
     >>> y = X[:, 0] + rng.normal(size=60)
-    >>> model = torch.nn.Linear(2, 1)
-    >>> flexible = rl.DifferentiableClass(model, radius=5.0, starts=1, steps=200)
+    >>> flexible = rl.DifferentiableClass(torch.nn.Linear(2, 1), radius=5.0, starts=1, steps=200)
     >>> found = rl.model_class_reliance(flexible, X, y, epsilon=0.05, features=[0], rng=0)
-    >>> exact = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05, features=[0])
+    >>> risk = found.reference_risk  # of the best model found, so that both classes have the same bound
+    >>> exact = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05, reference=risk, features=[0])
     >>> bool(exact.lower[0] <= found.achieved_lower[0] < found.achieved_upper[0] <= exact.upper[0])
     True
     """
