@@ -83,7 +83,9 @@ def check(judge, found, compare, thetas, square, rng, slack):
     """The achieved models are members, and they and random members are in the range."""
     for theta, value in zip(thetas, (found.achieved_lower[0], found.achieved_upper[0]), strict=True):
         assert judge.risk(theta) <= found.bound * (1 + slack)
-        assert judge.size(theta) <= square * (1 + slack)
+        # Landmarks that are almost the same have large coefficients that cancel: the norm has that much rounding.
+        rounding = 4 * np.finfo(float).eps * (np.abs(theta) @ np.abs(judge.norm) @ np.abs(theta))
+        assert judge.size(theta) <= square * (1 + 1e-9) + rounding
         np.testing.assert_allclose(value, judge.reliance(theta, compare), rtol=slack, atol=slack)
     assert found.lower[0] <= found.achieved_lower[0] <= found.achieved_upper[0] <= found.upper[0]
     middle, several = (thetas[0] + thetas[1]) / 2, found.bound > found.reference_risk
