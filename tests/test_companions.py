@@ -275,9 +275,9 @@ def test_interaction_intervals_cover(draws):
         covered += (low <= truth) & (truth <= high)
         rejected += result.test(adjust="none").p_value < 0.05
     error = math.sqrt(0.95 * 0.05 / replicates)
-    assert (covered / replicates > 0.95 - 3 * error - 0.01).all(), covered / replicates
-    assert (rejected[1:] / replicates < 0.05 + 3 * error + 0.01).all(), rejected / replicates
-    assert rejected[0] == replicates
+    assert (covered / replicates > 0.95 - 3 * error).all(), covered / replicates
+    assert (rejected[1:] / replicates < 0.05 + 3 * error).all(), rejected / replicates
+    assert rejected[0] > 0.95 * replicates  # power: how often the interaction that is there is found
 
 
 # ---------------------------------------------------------------------------------------------------------------------
