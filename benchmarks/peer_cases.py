@@ -91,15 +91,16 @@ class Sizes:
     """Rows, columns and draws; fewer where the model or the peer is slow."""
 
     rows: int = 5_000
+    medium_rows: int = 2_000
+    few_rows: int = 500
     columns: int = 20
     draws: int = 30
-    few_rows: int = 1_000
     few_draws: int = 10
     impact_rows: int = 10_000
     additive_rows: int = 200
 
 
-QUICK = Sizes(300, 5, 10, 200, 8, 300, 100)
+QUICK = Sizes(300, 200, 100, 5, 10, 8, 300, 100)
 
 
 def regression(n: int, p: int) -> tuple[np.ndarray, np.ndarray]:
@@ -168,14 +169,14 @@ def sklearn_forest(size: Sizes) -> Case:
 
 
 def sklearn_boosted(size: Sizes) -> Case:
-    X, y = regression(size.rows, size.columns)
+    X, y = regression(size.medium_rows, size.columns)
     model = fitted("ensemble.HistGradientBoostingRegressor", X, y, random_state=0)
     name = "HistGradientBoostingRegressor"
     return permuted(model, name, X, y, size.few_draws, "neg_mean_squared_error", "squared_error", all_pairs=True)
 
 
 def sklearn_network(size: Sizes) -> Case:
-    X, y = regression(size.rows, size.columns)
+    X, y = regression(size.medium_rows, size.columns)
     model = fitted("neural_network.MLPRegressor", X, y, max_iter=20, random_state=0)
     return permuted(model, "MLPRegressor", X, y, size.few_draws, "neg_mean_squared_error", "squared_error")
 
@@ -209,7 +210,7 @@ def captum_network(size: Sizes, width: int) -> Case:
     """captum permutes once a call: it is called K times, without gradients."""
     torch, attr = need("torch"), need("captum.attr")
     draws, p = size.few_draws, 32
-    data = regression(size.rows, p)
+    data = regression(size.medium_rows, p)
     X, y = (torch.from_numpy(array.astype(np.float32)) for array in data)
     module = torch_network(network(p, width)).eval()
     permutation = attr.FeaturePermutation(lambda Z: torch.mean((module(Z) - y) ** 2))

@@ -92,8 +92,8 @@ def fippy_cfi_boosted(size: Sizes) -> Case:
 
 
 def hidimstat_pfi(size: Sizes, path: str = "linear_model.LinearRegression", **options: Any) -> Case:
-    X, y = regression(size.rows, COLUMNS)
-    model, draws, share = fitted(path, X, y, **options), size.few_draws, (size.rows - 1) / size.rows
+    X, y = regression(size.medium_rows, COLUMNS)
+    model, draws, share = fitted(path, X, y, **options), size.few_draws, (size.medium_rows - 1) / size.medium_rows
 
     def theirs() -> Answer:
         found = need("hidimstat").PFI(model, n_permutations=draws, random_state=0)
@@ -112,9 +112,9 @@ def hidimstat_pfi_boosted(size: Sizes) -> Case:
 
 def hidimstat_cfi(size: Sizes, path: str = "linear_model.LinearRegression", **options: Any) -> Case:
     """With least squares for the means of a feature, as ours; both exchange residuals between rows."""
-    X, y = regression(size.rows, COLUMNS)
+    X, y = regression(size.medium_rows, COLUMNS)
     model, draws = fitted(path, X, y, **options), size.few_draws
-    share = (size.rows - 1) / size.rows
+    share = (size.medium_rows - 1) / size.medium_rows
     means = need("sklearn.linear_model").LinearRegression()
 
     def theirs() -> Answer:
@@ -142,7 +142,7 @@ def losses(found: Any, X: np.ndarray, y: np.ndarray) -> Answer:
 
 def hidimstat_loco(size: Sizes, path: str = "linear_model.LinearRegression", **options: Any) -> Case:
     """Both fit on half of the rows, once with all features and once without each, and compare on the other half."""
-    X, y = regression(size.rows, COLUMNS)
+    X, y = regression(size.medium_rows, COLUMNS)
     half = len(X) // 2
     module, name = path.rsplit(".", 1)
     make = getattr(need(f"sklearn.{module}"), name)

@@ -158,8 +158,9 @@ were measured are here.
 {table(rows)}
 
 n rows, p features, K draws of each feature; all features are measured. Times are the best of {REPEATS}, taken in turns
-after the call of each whose values were compared. Every package runs with its own defaults for threads and jobs. The fit of the model is not in
-the times, except where it is the work (LOCO, `algorithm_reliance`). Our times include standard errors.
+after the call of each whose values were compared. Every package runs with its own defaults for threads and jobs. The
+fit of the model is not in the times, except where it is the work (LOCO, `algorithm_reliance`). Our times include
+standard errors.
 
 ## What "values agree" means
 
