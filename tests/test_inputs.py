@@ -31,7 +31,7 @@ def prepared(X, y=None, **options):
 
 
 @pytest.mark.parametrize(
-    "convert", [list, tuple, lambda a: a.tolist()], ids=["list-of-rows", "tuple-of-rows", "nested"]
+    "convert", [list, lambda a: a.tolist(), lambda a: tuple(a.tolist())], ids=["list-of-rows", "nested", "tuple"]
 )
 def test_lists_are_numpy(convert):
     X, y = CASE.data()
