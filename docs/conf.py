@@ -6,7 +6,7 @@ import reliance
 
 project = "reliance"
 author = "The reliance developers"
-copyright = "The reliance developers, BSD-3-Clause"  # noqa: A001
+copyright = "The reliance developers, BSD-3-Clause"
 release = version = reliance.__version__
 
 extensions = [

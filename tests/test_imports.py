@@ -66,6 +66,7 @@ ORDER = (
     "rashomon",
     "impact",
     "refit",
+    "loading",
     "companions",
     "sklearn",
 )

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Backend
 
 import reliance as rl
+from conftest import Backend
 from reliance.refit.bag_pairs import shifted
 
 sklearn_ensemble = pytest.importorskip("sklearn.ensemble")

@@ -25,6 +25,7 @@ from reliance.impact import (
     sobol_total,
 )
 from reliance.importance import ablation_importance, model_reliance, permutation_importance
+from reliance.loading import load
 from reliance.losses import Metric
 from reliance.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass
 from reliance.rashomon import conditional_model_class_reliance, model_class_reliance
@@ -35,7 +36,7 @@ from reliance.refit.null_results import NullImportance
 from reliance.refit.out_of_bag import out_of_bag_importance
 from reliance.refit.results import AlgorithmReliance
 from reliance.refit.running import RefitError
-from reliance.results import Importance, load
+from reliance.results import Importance
 
 __version__ = "0.1.0"
 

@@ -100,6 +100,18 @@ def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) ->
         np.savez(file, header=np.array(text), **arrays)
 
 
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """Which kind of result a file holds."""
+    path = Path(path)
+    if _suffix(path) == ".json":
+        found = json.loads(path.read_text(encoding="utf-8"))
+    else:
+        with np.load(path, allow_pickle=False) as file:
+            found = json.loads(str(file["header"])) if "header" in file.files else {}
+    kind = found.get("format", "") if isinstance(found, dict) else ""
+    return str(kind).removeprefix("reliance.")
+
+
 def read(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     """The fields of a file that `write` wrote; lists where there were tuples, and arrays where JSON held them."""
     path = Path(path)

@@ -199,7 +199,7 @@ class Importance:
     def z_scores(self) -> Floats:
         """``(p,)``: the forests' classical scores, the mean over trees over its standard error over trees.
 
-        Not a test: they say how far more trees of the same data would agree, and grow with the square root of the trees.
+        Not a test: they say how far more trees of the same data would agree, and grow with the root of their number.
         """
         if self.tree_values is None:
             raise ValueError(f"z_scores() are of trees, and {self.method} has none: use out_of_bag_importance")
@@ -208,7 +208,7 @@ class Importance:
             stacklevel=2,
         )
         error = np.std(self.tree_values, axis=1, ddof=1) / math.sqrt(self.tree_values.shape[1])
-        return np.divide(self.values, error, out=np.zeros_like(error), where=error > 0.0)
+        return np.asarray(np.divide(self.values, error, out=np.zeros_like(error), where=error > 0.0))
 
     def _check(self, what: str, error: Floats) -> None:
         """Say why there is no such error."""

@@ -148,7 +148,8 @@ def _codes(series: Any, name: str) -> tuple[NDArray[np.float64], NDArray[np.int6
 def codes_of(values: Sequence[Any], name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """A code for each row, equal for equal values, in order of appearance; and the first row of each code."""
     known: dict[Any, int] = {}
-    codes, first = np.empty(len(values)), []
+    codes = np.empty(len(values))
+    first: list[int] = []
     for row, value in enumerate(values):
         # NaN differs from itself, but one is as missing as the other; 1 and True are equal, but not the same.
         key = _MISSING if isinstance(value, float) and value != value else (type(value), value)
@@ -181,7 +182,8 @@ def as_column(x: Any, name: str) -> NDArray[Any]:
         missing = 0
     if missing:
         raise ValueError(f"{name} holds {missing} missing values: drop those rows")
-    return values.astype(str) if values.dtype.kind == "O" and all(isinstance(v, str) for v in values) else values
+    text = values.dtype.kind == "O" and all(isinstance(value, str) for value in values)
+    return np.asarray(values.astype(str) if text else values)
 
 
 def called(predict: Callable[[Any], Any], table: Table) -> Callable[[NDArray[Any]], Any]:

@@ -71,7 +71,7 @@ class Pairs:
             kept[:, places] = others @ np.linalg.lstsq(others, own, rcond=None)[0]
         lent, counts = np.unique(own - kept[:, places], axis=0, return_counts=True)
         products = (lent[:, :, None] * lent[:, None, :]).reshape(len(lent), -1)
-        weights = counts[:, None] * np.column_stack([np.ones(len(lent)), lent, products])
+        weights = counts[:, None].astype(np.float64) * np.column_stack([np.ones(len(lent)), lent, products])
         return Pairs(rows, kept, lent, weights, places, max(memory // 64, 1))
 
     @property
@@ -148,7 +148,7 @@ class Pairs:
         """(d,): the mean absolute entries of the exchanged rows, at most."""
         found = np.abs(self.kept).mean(axis=0)
         found[self.places] += np.abs(self.weights[:, 1 : 1 + len(self.places)]).sum(axis=0) / len(self.kept)
-        return found
+        return np.asarray(found)
 
     def falls(self) -> Host:
         """(g, 2): how much the margins fall when rows lend, on average over pairs, at a coefficient of 1 and of -1.

@@ -183,7 +183,7 @@ class Rows:
     def rounding(self, outer: Outer) -> float:
         """By how much a plane of the risk can be off."""
         size = float(np.abs(self.Z).mean(axis=0) @ outer.box)
-        return (8 + np.sqrt(len(self.Z))) * _EPS * (1 + size)
+        return float((8 + np.sqrt(len(self.Z))) * _EPS * (1 + size))
 
     def outer(self, bound: float) -> Outer:
         r"""A set that holds all models of at most some risk.
@@ -228,4 +228,4 @@ class Rows:
                 "the classes can be separated by a linear score, or almost: the risk falls for ever as the "
                 "coefficients grow, so there is no best model. Bound the coefficients with LinearClass(ridge=radius)"
             )
-        return point, lower, widest, left
+        return point, np.asarray(lower, dtype=np.float64), widest, left

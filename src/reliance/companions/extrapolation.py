@@ -21,8 +21,7 @@ from reliance.rng import Indices, RandomState
 
 Floats = NDArray[np.float64]
 METHODS = ("neighbours", "classifier")
-# Above these a feature is warned about. Ratios of independent features are 1 and areas 0.5; at a correlation of 0.9
-# between two normal columns, n = 500, they are about 2 and 0.8.
+# Above these a feature is warned about: conventions, where rows of independent features have 1 and 0.5.
 LIMITS = {"neighbours": 1.25, "classifier": 0.65}
 _CELLS = 2**21  # distances held at a time
 

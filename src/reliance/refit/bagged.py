@@ -104,7 +104,7 @@ def read_bag(model: Model, X: NDArray[Any]) -> Bag:
     if members is None and hasattr(forest, "fit"):
         raise ValueError(f"forest={name} is not fitted: call its fit(X, y) first")
     fitted_on = None if isinstance(members, np.ndarray) or members is None else _sampled(forest)
-    if fitted_on is None:
+    if members is None or fitted_on is None:
         raise TypeError(
             f"forest={name} does not say which rows each of its members was fitted on: pass a fitted RandomForest*, "
             "ExtraTrees*(bootstrap=True) or Bagging* of scikit-learn, or an object with predict, estimators_ and "
@@ -118,10 +118,8 @@ def read_bag(model: Model, X: NDArray[Any]) -> Bag:
     classes = None if classes is None else np.asarray(classes)
     read = tuple(_member(forest, one, own, method, classes) for one, own in zip(members, columns, strict=True))
     of_trees = all(member.leaves is not None for member in read)
-    if of_trees:
-        dtype = working = np.dtype(np.float32)
-    else:
-        dtype, working = X.dtype, X.dtype if X.dtype.kind == "f" else np.dtype(np.float64)
+    dtype: np.dtype[Any] = np.dtype(np.float32) if of_trees else X.dtype
+    working: np.dtype[Any] = dtype if dtype.kind == "f" else np.dtype(np.float64)
     return Bag(forest, read, samples, classes, of_trees, dtype, working)
 
 

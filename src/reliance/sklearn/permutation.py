@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any
 
 import numpy as np
@@ -170,16 +169,16 @@ def _intervals(part: Importance) -> NDArray[np.float64]:
 
 
 def _checked_samples(max_samples: Any, n: int) -> int:
-    if isinstance(max_samples, numbers.Integral) and not isinstance(max_samples, bool):
+    if isinstance(max_samples, int | np.integer) and not isinstance(max_samples, bool):
         if max_samples > n:
             raise ValueError(f"max_samples must be <= n_samples, which is {n}; max_samples={max_samples}")
         if max_samples >= 1:
             return int(max_samples)
-    elif isinstance(max_samples, numbers.Real) and 0.0 < max_samples <= 1.0:
+    elif isinstance(max_samples, float | np.floating) and 0.0 < max_samples <= 1.0:
         return int(max_samples * n)
     raise ValueError(f"max_samples={max_samples!r}: pass a number of rows, or a share in (0, 1]")
 
 
 def _check_repeats(n_repeats: Any) -> None:
-    if isinstance(n_repeats, bool) or not isinstance(n_repeats, numbers.Integral) or n_repeats < 1:
+    if isinstance(n_repeats, bool) or not isinstance(n_repeats, int | np.integer) or n_repeats < 1:
         raise ValueError(f"n_repeats={n_repeats!r}: pass how many times each column is permuted, at least 1")

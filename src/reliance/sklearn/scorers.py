@@ -90,7 +90,7 @@ class _Remembered:
 
     def score(self, name: str) -> Callable[[Any, NDArray[Any]], NDArray[Any]]:
         def value(places: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
-            key = hashlib.blake2b(np.ascontiguousarray(rows)).digest()
+            key = hashlib.blake2b(np.ascontiguousarray(rows).tobytes()).digest()
             if key not in self.answers:
                 self.answers[key] = self.function(rows)
             answer = self.answers[key]
@@ -162,7 +162,7 @@ def _renamed(known: str, name: str) -> Loss | Metric:
 
 
 def _differs(y: NDArray[Any], prediction: NDArray[Any]) -> NDArray[np.float64]:
-    return (y != prediction).astype(np.float64)
+    return np.asarray(y != prediction, dtype=np.float64)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

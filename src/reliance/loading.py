@@ -1,0 +1,48 @@
+"""Reading any saved result."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from reliance import export, results
+from reliance.impact.impact_results import Impact
+from reliance.refit.null_results import NullImportance
+from reliance.refit.results import AlgorithmReliance
+
+_READERS: dict[str, Callable[..., Any]] = {
+    "Importance": results.load,
+    "Impact": Impact.load,
+    "AlgorithmReliance": AlgorithmReliance.load,
+    "NullImportance": NullImportance.load,
+}
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a result that a ``save`` method wrote: `Importance`, `Impact`, `AlgorithmReliance` or `NullImportance`.
+
+    Parameters
+    ----------
+    path : str or path
+        A ``.json`` or ``.npz`` file.
+
+    Returns
+    -------
+    The result, equal to the one that was saved.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, numpy as np, reliance as rl
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))
+    >>> result = rl.feature_impact(lambda X: X[:, 0], X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result.save(pathlib.Path(folder) / "impact.json")
+    ...     again = rl.load(pathlib.Path(folder) / "impact.json")
+    >>> bool((again.values == result.values).all())
+    True
+    """
+    kind = export.kind_of(path)
+    if kind not in _READERS:
+        raise ValueError(f"path={str(path)!r} holds no saved Importance or other result: give a file that save wrote")
+    return _READERS[kind](path)
