@@ -178,13 +178,15 @@ def ranges(result: ClassReliance, ax: Any = None, most: int = 30) -> Any:
     certified = np.stack([result.lower, result.upper], axis=1)[order]
     entries = ["achieved by a good model"] + ["certified for all of them"] * (not np.isnan(certified).all())
     ax = style.feature_axes(ax, [result.names[k] for k in order], beside=entries)
-    handles = [ax.barh(places, high - low, left=low, height=0.6, color=BLUE)]
-    # A range that is one point has no width, but it is there.
-    ax.plot(np.concatenate([low, high]), np.tile(places, 2), "|", color=BLUE, markersize=10, markeredgewidth=1.5)
+    ax.use_sticky_edges = False  # a range does not begin at the edge of the axes
+    # A range that is one point has no width, but its edge is there.
+    handles = [ax.barh(places, high - low, left=low, height=0.6, color=BLUE, edgecolor=BLUE, linewidth=1.5)]
     # Where one end alone is certified, the whisker begins at the other end that was achieved.
     one_sided = np.isnan(certified).sum(axis=1) == 1
     achieved = np.stack([low, high], axis=1)
-    style.whiskers(ax, places, np.where(one_sided[:, None] & np.isnan(certified), achieved, certified), GREY)
+    style.whiskers(
+        ax, places, np.where(one_sided[:, None] & np.isnan(certified), achieved, certified), GREY, zorder=0.8
+    )
     handles += ax.collections[-1:]
     if len(entries) > 1:
         style.legend(ax, handles, entries)
@@ -214,6 +216,7 @@ def _null(result: NullImportance, ax: Any, most: int, form: str) -> Any:
     null, places = result.null[order], np.arange(len(order))
     entries = ["labels as they are", "permuted labels" + (", 5-95%" if form == "range" else "")]
     ax = style.feature_axes(ax, [result.names[k] for k in order], beside=entries)
+    ax.use_sticky_edges = False
     if form == "range":
         low, high = np.quantile(null, [0.05, 0.95], axis=1)
         body = ax.barh(places, high - low, left=low, height=0.6, color=GREY, alpha=0.5)

@@ -53,25 +53,35 @@ def curve(
         points = values is not None or len(found.values) <= _FEW
     ax = style.axes(ax, 6.0 + (0.078 * 10 if len(names) > 1 else 0.0), 4.0)
     x = _places(ax, found.values, points, values)
+    joined = ~np.isnan(found.values) & (not points)
     title = f"partial dependence, {result.method}"
     if ice is not None:
         drawn = style.count(rows, len(ice), "rows")
         chosen = np.unique(np.linspace(0, len(ice) - 1, drawn).round().astype(np.int64))
-        looks = {"linestyle": "none", "marker": ".", "markersize": 4} if points else {"linewidth": 0.6}
-        ax.plot(x, ice[chosen].T, color=style.GREY, alpha=0.35, **looks)
+        dots = {"linestyle": "none", "marker": ".", "markersize": 4}
+        _line(ax, x, ice[chosen].T, joined, {"linewidth": 0.6}, dots, color=style.GREY, alpha=0.35)
         title += f", {len(chosen)} of {len(ice)} rows"
     lines = []
     for k in range(mean.shape[1]):
-        looks = {"linestyle": "none", "marker": "osD^vP*"[k % 7], "markersize": 7} if points else {"linewidth": 2.0}
-        dash = {} if points else {"linestyle": ("-", "--", ":", "-.")[(k // len(style.COLOURS)) % 4]}
-        lines += ax.plot(x, mean[:, k], color=style.COLOURS[k % len(style.COLOURS)], **looks, **dash)
-    if not points:
-        foot = ax.get_xaxis_transform()
-        ax.plot(x, np.full(len(x), 0.015), "|", color="black", markersize=6, markeredgewidth=0.6, transform=foot)
+        turn, colour = divmod(k, len(style.COLOURS))
+        line = {"linewidth": 2.0, "linestyle": ("-", "--", ":", "-.")[turn % 4]}
+        dots = {"linestyle": "none", "marker": "osD^vP*"[colour], "markersize": 7}
+        lines += _line(ax, x, mean[:, k], joined, line, dots, color=style.COLOURS[colour])
+    if joined.any():
+        looks = {"color": "black", "markersize": 6, "markeredgewidth": 0.6, "transform": ax.get_xaxis_transform()}
+        ax.plot(x[joined], np.full(int(joined.sum()), 0.015), "|", **looks)
     if len(names) > 1:
         style.legend(ax, lines, names, "output")
     ylabel = "prediction" if output is None else f"output {output}"
     return style.finish(ax, xlabel=export.short(name, 60), ylabel=ylabel, title=title, grid="y")
+
+
+def _line(ax: Any, x: Floats, y: Floats, joined: Any, line: Any, dots: Any, **looks: Any) -> list[Any]:
+    """A line through the values that are joined, dots at the others; the first of what was drawn."""
+    drawn = [
+        ax.plot(x[part], y[part], **form, **looks)[0] for part, form in ((joined, line), (~joined, dots)) if part.any()
+    ]
+    return drawn[:1]
 
 
 def _chosen(result: Importance, feature: str | None) -> tuple[str, Curve]:

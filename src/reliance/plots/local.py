@@ -23,7 +23,7 @@ def heat(result: LocalImportance, ax: Any = None, most: int = 30, rows: int = 20
     order = style.largest(np.mean(np.abs(result.values), axis=0), most)
     m = style.count(rows, len(result.rows), "rows")
     values = result.values[:m][:, order].T
-    ax = style.feature_axes(ax, [result.names[j] for j in order])
+    ax = style.feature_axes(ax, [result.names[j] for j in order], least=2.9)  # for the words beside the colours
     finite = np.abs(values[np.isfinite(values)])
     limit = float(finite.max(initial=0.0)) or 1.0
     # Drawn as rectangles between the places, so that the axis of names is that of all figures.
@@ -73,7 +73,8 @@ def waterfall(result: LocalImportance, ax: Any = None, row: int | None = None, m
     for place, start, end, bar in zip(places, starts, ends, bars, strict=True):
         where = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": "small"}
         ax.annotate(f"{bar:+.3g}", (max(start, end), place), **where)
-    ax.margins(x=0.15)  # for the numbers
+    ax.use_sticky_edges = False
+    ax.margins(x=0.12)  # for the numbers
     base = result.base[result.position(row)]
     return style.finish(ax, xlabel=_quantity(result), title=f"row {row}: {result.quantity} {base:.4g}", null=0.0)
 

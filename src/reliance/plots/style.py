@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -18,7 +19,8 @@ Floats = NDArray[np.float64]
 # Okabe and Ito's palette, which readers with any colour vision can tell apart; without yellow, which white swallows.
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
 SKY, VERMILLION, GREY = "#56B4E9", "#D55E00", "#595959"
-COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, GREY)
+# Neighbours also differ where green and red do not: green and purple, both grey there, stand apart.
+COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILLION, PURPLE, GREY)
 # Signed values as in bars: blue above 0, red below.
 DIVERGING = "RdBu"
 _HATCHES = ("", "///", "...", "xxx")
@@ -85,12 +87,11 @@ def text(words: str) -> str:
 
 def labels(names: Sequence[str], most: int = 40) -> list[str]:
     """Names that fit an axis. Where two would look the same, their middles are left out instead of their ends."""
+    whole, half = [" ".join(name.split()) for name in names], (most - 3) // 2
     cut = [export.short(name, most) for name in names]
-    for k, name in enumerate(names):
-        if cut.count(cut[k]) > 1 and len(" ".join(name.split())) > most:
-            half = (most - 3) // 2
-            cut[k] = f"{name[:half]}...{name[-half:]}"
-    return [text(name) for name in cut]
+    seen = Counter(cut)
+    middle = [f"{name[:half]}...{name[-half:]}" if len(name) > most else name for name in whole]
+    return [text(short if seen[short] == 1 else other) for short, other in zip(cut, middle, strict=True)]
 
 
 def amount(compare: str, loss: str) -> str:
@@ -106,12 +107,12 @@ def title(what: str, shown: int, there: int) -> str:
 # Axes
 
 
-def feature_axes(ax: Any, names: Sequence[str], lines: int = 1, beside: Sequence[str] = ()) -> Any:
+def feature_axes(ax: Any, names: Sequence[str], lines: int = 1, beside: Sequence[str] = (), least: float = 0.0) -> Any:
     """Axes with a place 0, 1, ... for each name, downwards; ``lines`` bars share a place, ``beside`` is the legend."""
     shown = labels(names)
     widest = max(map(len, shown)) + (max(map(len, labels(beside))) + 6 if beside else 0)
     each = 0.28 if lines == 1 else 0.12 + 0.16 * lines
-    ax = axes(ax, 5.0 + _LETTER * widest, min(1.2 + each * len(shown), 60.0))
+    ax = axes(ax, 5.0 + _LETTER * widest, max(least, min(1.2 + each * len(shown), 60.0)))
     # In Axes that were given, many names must share little room.
     room = 72.0 * ax.figure.get_figheight() * ax.get_position().height / len(shown)
     step = max(1, math.ceil(5.0 / room))
@@ -170,7 +171,7 @@ def known_interval(result: Measured, level: float) -> Floats:
             return np.full((len(result.names), 2), math.nan)
 
 
-def whiskers(ax: Any, places: NDArray[Any], ends: Floats, colour: str = "black") -> None:
+def whiskers(ax: Any, places: NDArray[Any], ends: Floats, colour: str = "black", zorder: float = 2.0) -> None:
     """Lines between known ends (p, 2), with caps; an infinite end is an arrow at the edge of the axes."""
     known = ~np.isnan(ends).any(axis=1)
     if not known.any():
@@ -190,8 +191,12 @@ def whiskers(ax: Any, places: NDArray[Any], ends: Floats, colour: str = "black")
         ends = np.clip(ends, *edges)
     else:
         caps = ends
-    ax.hlines(places, ends[:, 0], ends[:, 1], color=colour, linewidth=1.2)
-    ax.plot(caps.T.reshape(-1), np.tile(places, 2), "|", color=colour, markersize=5, markeredgewidth=1.2)
+    # Thin where many share little room.
+    room = 72.0 * ax.figure.get_figheight() * ax.get_position().height / abs(np.subtract(*ax.get_ylim()))
+    width = min(1.2, 0.15 * room)
+    ax.hlines(places, ends[:, 0], ends[:, 1], color=colour, linewidth=width, zorder=zorder)
+    looks = {"markersize": min(5.0, 0.7 * room), "markeredgewidth": width}
+    ax.plot(caps.T.reshape(-1), np.tile(places, 2), "|", color=colour, **looks)
 
 
 def stretch(values: Floats, null: float) -> Floats:

@@ -1,0 +1,317 @@
+"""Figures: what the Axes hold. Values are compared with the results, pictures with nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+
+import numpy as np
+import pytest
+
+import reliance as rl
+from reliance.class_results import ClassReliance
+from reliance.companions.splits import SplitComparison
+from reliance.comparisons import Delta, RelativeImportance
+from reliance.curves import Curve
+from reliance.impact.impact_results import Impact
+from reliance.impact.local_results import LocalImportance
+from reliance.plots import style
+from reliance.refit.null_results import NullImportance
+from reliance.refit.results import AlgorithmReliance
+from test_results import make
+
+NAMES = ("price in $", "_hidden", "a name of sixty letters, which no axis of a small figure holds", "d")
+VALUES = np.array([0.5, -0.2, 0.0, 1.5])
+
+
+@pytest.fixture(autouse=True)
+def plt():
+    pytest.importorskip("matplotlib").use("Agg")
+    import matplotlib.pyplot as plt
+
+    yield plt
+    plt.close("all")
+
+
+def importance(**given):
+    return make(values=VALUES, names=list(NAMES), **given)
+
+
+def relative():
+    return RelativeImportance({"": importance(), "_a": make(values=VALUES[::-1], names=list(NAMES))}, {})
+
+
+def class_reliance(lower=(0.9, 1.0, math.nan), upper=(2.0, math.inf, math.nan)):
+    low, high = np.array([1.0, 1.1, 1.2]), np.array([1.5, 3.0, 1.2])
+    models = (abs, abs, abs)
+    ends = (np.array(lower), np.array(upper), low, high, models, models, low, high)
+    return ClassReliance(("a", "b", "c"), *ends, 1.0, 1.1, "ratio", "squared_error", 9, False, "LinearClass")
+
+
+def splits():
+    zeros = np.zeros(4)
+    return SplitComparison(
+        importance(), make(values=VALUES / 2, names=list(NAMES)), NAMES, VALUES / 2, zeros, zeros + 9
+    )
+
+
+def impact():
+    table = np.arange(12.0).reshape(3, 4)
+    return Impact(
+        NAMES, np.array([0.2, 0.5, 0.8]), table, table.mean(axis=0), table, False, 9, np.ones(4), ("plain",) * 4, (1,)
+    )
+
+
+def local():
+    values = np.array([[1.0, -2.0, 0.5, 0.0], [0.0, 3.0, -0.5, 0.1]])
+    ones = np.ones(4)
+    return LocalImportance(NAMES, np.array([4, 7]), values, values * 0, np.zeros(2), "prediction", 9, 5, 0, ones)
+
+
+def nulls():
+    return NullImportance(NAMES, VALUES, np.random.default_rng(0).normal(size=(4, 19)), 9, 1, "measure of $")
+
+
+def refits(folds=5):
+    table = VALUES[:, None] + np.linspace(-0.1, 0.1, folds)
+    return AlgorithmReliance(
+        NAMES, VALUES, "difference", 1.0, VALUES + 1, "fitted models", table, VALUES * 0 + 0.1, VALUES * 0, VALUES * 0,
+        50, 49, 10, "algorithm_reliance", "squared_error", "out",
+    )  # fmt: skip
+
+
+def with_curves(mean, values, ice=None):
+    return dataclasses.replace(make(values=[1.0, 0.5], names=["a", "b"], k=None), curves={
+        "a": Curve(np.asarray(values), np.asarray(mean), ice), "b": Curve(np.zeros((3, 2)), np.zeros(3)),
+    })  # fmt: skip
+
+
+def delta():
+    return Delta(NAMES, VALUES, np.full(4, 0.1), 30)
+
+
+KINDS = [
+    (importance, ["bar", "box", "violin", "curve"]),
+    (relative, ["bar"]),
+    (delta, ["bar"]),
+    (class_reliance, ["range"]),
+    (splits, ["box", "violin", "bar"]),
+    (impact, ["bar", "quantiles"]),
+    (local, ["heat", "waterfall"]),
+    (nulls, ["range", "box", "violin"]),
+    (refits, ["bar", "box", "violin"]),
+]
+OPTIONS = {"waterfall": {"row": 7}}
+
+
+def words(labels):
+    return [label.get_text() for label in labels]
+
+
+def segments(ax):
+    return np.array([segment[:, 0] for segment in ax.collections[0].get_segments()])
+
+
+@pytest.mark.parametrize(("result", "kinds"), KINDS, ids=[result.__name__ for result, _ in KINDS])
+def test_every_kind_draws_where_told_and_errors_say_what_there_is(plt, monkeypatch, result, kinds):
+    for kind in kinds:
+        if kind == "curve":
+            continue
+        _, ax = plt.subplots()
+        assert result().plot(kind, ax=ax, **OPTIONS.get(kind, {})) is ax
+        ax.figure.canvas.draw()
+        assert plt.get_fignums() == [ax.figure.number]  # no other figure was opened
+        plt.close("all")
+        with pytest.raises(TypeError, match=f"kind='{kind}' has no option 'colour': it takes"):
+            result().plot(kind, colour="red")
+        with pytest.raises(TypeError, match="ax must be a matplotlib Axes, got Figure"):
+            result().plot(kind, ax=plt.figure(), **OPTIONS.get(kind, {}))
+        plt.close("all")
+    with pytest.raises(ValueError, match="kind='pie' is not known: use one of " + ", ".join(map(repr, kinds))):
+        result().plot("pie")
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match="pip install matplotlib"):
+        result().plot()
+
+
+@pytest.mark.parametrize("result", [importance, delta, refits])
+def test_bars_and_whiskers(result):
+    found = result()
+    ax, order = found.plot(level=0.9), [3, 0, 2, 1]
+    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], VALUES[order])
+    np.testing.assert_allclose(segments(ax), found.interval(0.9)[order])
+    shown = words(ax.get_yticklabels())
+    assert shown[:2] == ["d", r"price in \$"]
+    assert shown[2].endswith("...")
+    assert len(shown[2]) == 40
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]
+
+
+def test_unknown_and_infinite_ends():
+    found = make(values=[1.5, 2.0, 3.0], compare="ratio")
+    found = dataclasses.replace(found, std_error=np.array([math.nan, 0.1, math.inf]))
+    ax = found.plot()
+    ax.figure.canvas.draw()
+    np.testing.assert_allclose(segments(ax)[1], found.interval()[1])
+    assert len(segments(ax)) == 2  # no whisker for what is not known
+    arrows = [line for line in ax.lines if line.get_marker() == ">"]
+    assert arrows[0].get_xdata().tolist() == [ax.get_xlim()[1]]
+    make(values=[math.nan, math.inf, 1.0]).plot().figure.canvas.draw()
+
+
+def test_many_features_in_little_room(plt):
+    _, ax = plt.subplots(figsize=(4, 3))
+    make(values=np.linspace(-1, 1, 200)).plot(ax=ax, most=200)
+    assert len(ax.patches) == 200
+    assert len(ax.get_yticks()) < 60
+    assert make(values=np.linspace(-1, 1, 200)).plot().get_title().endswith("30 largest of 200")
+
+
+def test_names_that_differ_at_their_ends_stay_different():
+    long = "the same beginning of every one of these names, " * 2
+    shown = style.labels([long + "one", long + "two", "short", "short"])
+    assert len(set(shown)) == 3
+    assert all(len(name) <= 40 for name in shown)
+    assert shown[0].endswith("one")
+
+
+def test_groups_of_bars():
+    found = relative()
+    ax = found.plot()
+    order = np.argsort(-np.maximum(VALUES, VALUES[::-1]), kind="stable")
+    widths = np.array([bar.get_width() for bar in ax.patches]).reshape(2, 4)
+    np.testing.assert_allclose(widths, [VALUES[order], VALUES[::-1][order]])
+    ends = np.concatenate([one.interval()[order] for one in found.values()])
+    np.testing.assert_allclose(segments(ax), ends)
+    middles = np.array([bar.get_y() + bar.get_height() / 2 for bar in ax.patches]).reshape(2, 4)
+    np.testing.assert_allclose(middles.mean(axis=0), range(4), atol=1e-12)
+    assert words(ax.get_legend().get_texts()) == ["(nothing)", "\u200b_a"]
+    colours = {bar.get_facecolor() for bar in ax.patches}
+    assert len(colours) == 2
+    looks = [tuple(style.fill(k)[name] for name in ("facecolor", "hatch")) for k in range(28)]
+    assert len(set(looks)) == 28
+
+
+def test_spread_over_draws():
+    found = importance(k=7)
+    ax = found.plot("box")
+    medians = [line.get_xdata()[0] for line in ax.lines if line.get_color() == "black" and len(line.get_xdata()) == 2]
+    assert set(np.median(found.draws, axis=1)) <= set(medians)
+    assert len(ax.patches) == 4
+    ax = found.plot("violin", most=2)
+    assert words(ax.get_yticklabels()) == ["d", r"price in \$"]
+    assert "7 draws, 2 largest of 4" in ax.get_title()
+    assert len(refits().plot("box").patches) == 4
+    for kind in ("box", "violin"):
+        with pytest.raises(ValueError, match=r"all pairs have none: measure with several.*pairs=20"):
+            importance(k=None).plot(kind)
+        with pytest.raises(ValueError, match="one draw has none"):
+            importance(k=1).plot(kind)
+        with pytest.raises(ValueError, match="measure with cv=5"):
+            refits(folds=1).plot(kind)
+        constant = dataclasses.replace(found, draws=np.ones((4, 7)))
+        constant.plot(kind).figure.canvas.draw()
+
+
+def test_ranges():
+    found = class_reliance()
+    ax = found.plot()
+    assert words(ax.get_yticklabels()) == ["b", "a", "c"]
+    bars = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in ax.patches]
+    np.testing.assert_allclose(bars, [(1.1, 3.0), (1.0, 1.5), (1.2, 1.2)])
+    ends = segments(ax)
+    assert len(ends) == 2  # nothing is certified for the third
+    np.testing.assert_allclose(ends[1], (0.9, 2.0))
+    assert ends[0][1] == ax.get_xlim()[1]
+    assert ax.lines[-1].get_xdata()[0] == 1.0
+    one_sided = class_reliance(lower=(0.9, 1.0, 1.1), upper=(math.nan,) * 3).plot()
+    np.testing.assert_allclose(segments(one_sided)[1], (0.9, 1.5))
+    assert class_reliance((math.nan,) * 3, (math.nan,) * 3).plot().get_legend() is None
+
+
+def test_splits():
+    found = splits()
+    ax = found.plot()
+    assert words(ax.get_xticklabels()) == ["training data", "test data"]
+    points = [line.get_ydata().tolist() for line in ax.lines if line.get_marker() == "." and len(line.get_ydata()) == 4]
+    assert points[-2:] == [found.train.values.tolist(), found.test.values.tolist()]
+    assert len(found.plot("violin").collections) == 3  # two bodies and the medians
+    assert len(found.plot("bar").patches) == 8
+
+
+def test_impact_per_quantile():
+    found = impact()
+    ax = found.plot("quantiles", most=2)
+    assert [line.get_ydata().tolist() for line in ax.lines] == found.impact[:, [3, 2]].T.tolist()
+    assert words(ax.get_legend().get_texts())[0] == "d"
+    points = found.plot().lines[0]
+    np.testing.assert_array_equal(np.sort(points.get_xdata()), np.sort(found.impact.reshape(-1)))
+
+
+def test_curves():
+    ice = np.arange(36.0).reshape(3, 12)
+    x = np.arange(12.0)
+    x[-1] = math.nan
+    ax = with_curves(ice.mean(axis=0), x, ice).plot("curve", feature="a", rows=2)
+    single, mean = [line for line in ax.lines if line.get_linewidth() == 0.6 and line.get_alpha()], ax.lines[-3]
+    np.testing.assert_array_equal([line.get_ydata() for line in single], ice[[0, 2], :11])
+    np.testing.assert_array_equal(mean.get_ydata(), ice.mean(axis=0)[:11])
+    assert ax.lines[-2].get_ydata().tolist() == [ice.mean(axis=0)[11]]  # missing: a point of its own
+    np.testing.assert_array_equal(ax.lines[-1].get_xdata(), x[:11])  # the rug
+    assert "2 of 3 rows" in ax.get_title()
+
+
+def test_curves_of_categories_and_outputs():
+    mean = np.arange(6.0).reshape(3, 2)
+    found = with_curves(mean, [0.0, 1.0, 2.0], np.zeros((5, 3, 2)))
+    ax = found.plot("curve", feature="a", values=["red", "green", "blue"])
+    assert words(ax.get_xticklabels()) == ["red", "green", "blue"]
+    assert [line.get_linestyle() for line in ax.lines] == ["None", "None"]
+    assert [line.get_ydata().tolist() for line in ax.lines] == mean.T.tolist()
+    assert words(ax.get_legend().get_texts()) == ["0", "1"]
+    one = found.plot("curve", feature="a", output=1, points=False)
+    assert len(one.lines) == 5 + 1 + 1
+    for options, message in (
+        ({}, "the result has 2: pass feature="),
+        ({"feature": "z"}, "feature='z' was not measured"),
+        ({"feature": "b"}, "is a group of 2 columns"),
+        ({"feature": "a", "output": 2}, "output=2 is not one of the model's 2"),
+        ({"feature": "a", "values": ["red"]}, "names 1 points, but 3"),
+        ({"feature": "a", "output": 0, "rows": 0}, "rows=0 leaves nothing"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            found.plot("curve", **options)
+    with pytest.raises(ValueError, match=r"pairs='all', keep='curves'"):
+        importance().plot("curve")
+
+
+def test_a_measured_curve():
+    X = np.random.default_rng(0).normal(size=(15, 1))
+    found = rl.model_reliance(lambda X: 2.0 * X[:, 0], X, X[:, 0], keep="curves")
+    line = found.plot("curve").lines[0]
+    np.testing.assert_allclose(line.get_ydata(), 2.0 * np.sort(X[:, 0]), rtol=1e-12)
+
+
+def test_heat_map_is_centred_and_waterfall_adds_up():
+    found = local()
+    image = found.plot(most=2).collections[0]
+    np.testing.assert_array_equal(np.asarray(image.get_array()).reshape(2, 2), found.values[:, [1, 0]].T)
+    assert (image.norm.vmin, image.norm.vmax) == (-3.0, 3.0)
+    ax = found.plot("waterfall", row=7)
+    last = ax.patches[-1]
+    assert last.get_x() + last.get_width() == pytest.approx(found.values[1].sum())
+
+
+@pytest.mark.parametrize("kind", ["range", "box", "violin"])
+def test_null_distributions(kind):
+    found = nulls()
+    ax = found.plot(kind)
+    order = [3, 0, 2, 1]
+    points = next(line for line in ax.lines if line.get_marker() == "D")
+    np.testing.assert_array_equal(points.get_xdata(), VALUES[order])
+    assert ax.get_xlabel() == r"measure of \$"
+    if kind == "range":
+        low, high = np.quantile(found.null[order], [0.05, 0.95], axis=1)
+        ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in ax.patches]
+        np.testing.assert_allclose(ends, np.stack([low, high], axis=1))
