@@ -1,8 +1,11 @@
-"""Importance on training data or on test data? The support vector machine of Molnar's section 7.5.2, Figure 7.24.
+"""
+Importance on training data or on test data?
+============================================
 
-200 rows of 50 random features, and a target that has nothing to do with them. A support vector machine learns it
-anyway: on its training data many features look important, because the machine depends on them; on test data their
-importances are about 1, because nothing that it learned helps. The script prints both and draws the figure:
+The support vector machine of Molnar's section 7.5.2, Figure 7.24: 200 rows of 50 random features, and a target that has
+nothing to do with them. A support vector machine learns it anyway: on its training data many features look important,
+because the machine depends on them; on test data their importances are about 1, because nothing that it learned helps.
+The script prints both and draws the figure::
 
     python examples/train_or_test.py [train_or_test.png]
 """

@@ -481,3 +481,26 @@ def test_the_machine_that_learned_noise(monkeypatch, tmp_path, capsys):
     example.main(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
     assert "training data" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compare", ["difference", "ratio"])
+def test_the_difference_of_splits_is_covered(compare: str) -> None:
+    """A given linear model on two sources of rows: 2 b^2 Var(x_j) in each, or 1 + that over the noise."""
+    beta, spread, replicates = np.array([1.0, 0.5, 0.0]), (1.0, 0.8), 500
+    unit = 0.25 if compare == "ratio" else 1.0
+    truth = 2 * beta**2 * (spread[0] ** 2 - spread[1] ** 2) / unit
+    inside = np.zeros(3)
+    for seed in range(replicates):
+        rng = np.random.default_rng([seed, 8])
+        sets = []
+        for n, scale in zip((150, 250), spread, strict=True):
+            X = scale * rng.normal(size=(n, 3))
+            sets.append((X, X @ beta + 0.5 * rng.normal(size=n)))
+        train, test = sets
+        both = rl.compare_splits(lambda X: X @ beta, train=train, test=test, pairs="all", compare=compare, rng=seed)
+        low, high = both.interval().T
+        inside += (low <= truth) & (truth <= high)
+    assert np.all(inside[:2] / replicates > 0.95 - 3.5 * np.sqrt(0.05 * 0.95 / replicates)), inside / replicates
+    assert np.all(inside[:2] / replicates < 0.95 + 3.5 * np.sqrt(0.05 * 0.95 / replicates)), inside / replicates
+    assert inside[2] == replicates  # not used: exactly 0
