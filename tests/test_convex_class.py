@@ -317,9 +317,8 @@ def test_only_the_best_model(loss: str, radius: float | None) -> None:
     assert range_.achieved_upper == pytest.approx(own, abs=1e-3)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_units_do_not_matter(loss: str) -> None:
-    data, given = problem(loss, n=30), ConvexLinearClass(loss)
+def test_units_do_not_matter() -> None:
+    data, given = problem("logistic", n=30), ConvexLinearClass("logistic")
     other = dataclasses.replace(data, X=data.X * [1e-4, 1.0, 1e5] + [0.0, 1e3, -1e7])
     bound, feature = 1.05 * given.best(data).risk, (Feature("a", (0,)),)
     (here,), (there,) = (given.ranges(each, bound, feature, "ratio", False, quiet) for each in (data, other))
@@ -346,7 +345,7 @@ def test_nothing_is_outside_its_bounds() -> None:
     tried = 0
     for seed in range(900):
         rng = np.random.default_rng(seed)
-        n, p, loss = int(rng.integers(9, 25)), int(rng.integers(1, 4)), LOSSES[seed % 2]
+        n, p, loss = int(rng.integers(9, 17)), int(rng.integers(1, 3)), LOSSES[seed % 2]
         X = rng.normal(size=(n, p)) * rng.choice([0.01, 1, 100], size=p) + rng.choice([0, 10])
         X[:, -1] = np.round(X[:, -1] / X[:, -1].std()) if rng.random() < 0.2 else X[:, -1]
         y = (rng.random(n) < 0.5).astype(float)
@@ -366,14 +365,14 @@ def test_nothing_is_outside_its_bounds() -> None:
         switched, lowest = good.least_switched(pairs)
         rise, turned, corners = convex._changes(good, pairs)
         models = [lowest, *corners, rows.best[0]]
-        for step in rng.normal(size=(10, p + 1)) * rng.choice([0.1, 1, 10], size=(10, 1)):
+        for step in rng.normal(size=(5, p + 1)) * rng.choice([0.1, 1, 10], size=(5, 1)):
             models += [good.nearest(model + step) for model in (lowest, rows.best[0])]
         literal = literal_pairs(X, columns, conditional)
         for b in models:
             shift, slopes = rows.outward(b)
             risk = losses(loss, data.y, shift + X @ slopes).mean()
             top = losses(loss, data.y[:, None], shift + literal @ slopes).mean()
-            assert risk <= bound * (1 + 1e-12)
+            assert risk <= bound + 1e-12
             assert rows.best[1] <= risk + 1e-13
             assert switched <= top + 1e-12
             assert -turned - 1e-12 <= top - risk <= rise + 1e-12
@@ -436,6 +435,18 @@ def test_separated_classes(loss: str) -> None:
         assert 1 < found.lower[0] <= found.achieved_lower[0] < found.achieved_upper[0] <= found.upper[0]
 
 
+def test_no_loss_at_all() -> None:
+    """A hinge can be zero for every row: there is no ratio, but a difference."""
+    data = problem("hinge", n=30)
+    y, kind = np.where(data.X[:, 0] > 0, 1.0, -1.0), rl.LinearClass(loss="hinge", ridge=1e4)
+    with pytest.raises(ValueError, match=r"divides by the risk.*compare='difference'"):
+        rl.model_class_reliance(kind, data.X, y, epsilon=0.1)
+    found = rl.model_class_reliance(
+        kind, data.X, y, epsilon=0.01, relative=False, compare="difference", features=[0], rng=0
+    )
+    assert 0 < found.lower[0] <= found.achieved_lower[0] < found.achieved_upper[0] <= found.upper[0]
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_collinear_columns(loss: str) -> None:
     data = problem(loss, n=30)
@@ -443,8 +454,9 @@ def test_collinear_columns(loss: str) -> None:
         X = np.column_stack([data.X, extra])
         with pytest.raises(ValueError, match=r"linear combinations.*ridge=radius"):
             rl.model_class_reliance(rl.LinearClass(loss=loss), X, data.y, epsilon=0.1)
-    for ask in (rl.model_class_reliance, rl.conditional_model_class_reliance):
-        found = ask(rl.LinearClass(loss=loss, ridge=2.0), X, data.y, epsilon=0.1, features=[0])
+    kind = rl.LinearClass(loss=loss, ridge=2.0)
+    for ask in (rl.model_class_reliance, rl.conditional_model_class_reliance)[loss == "hinge" :]:
+        found = ask(kind, X, data.y, epsilon=0.1, features=[0])
         assert found.lower[0] <= found.achieved_lower[0] <= found.achieved_upper[0] <= found.upper[0]
 
 
@@ -460,6 +472,13 @@ def test_contains() -> None:
         given.contains(data, lambda X: X[:, 0])
 
 
+@functools.cache
+def host_range() -> Range:
+    data, given = problem("logistic", n=20), ConvexLinearClass("logistic", radius=2.0)
+    (found,) = given.ranges(data, 1.1 * given.best(data).risk, (Feature("a", (0,)),), "ratio", False, quiet)
+    return found
+
+
 @pytest.mark.once_per_device
 @pytest.mark.parametrize("loss", LOSSES)
 def test_on_every_backend(backend: Any, loss: str) -> None:
@@ -471,7 +490,8 @@ def test_on_every_backend(backend: Any, loss: str) -> None:
     if loss == "hinge":
         return  # the rest is the same host code
     feature = (Feature("a", (0,)),)
-    (here,), (found,) = (given.ranges(each, 1.1 * best.risk, feature, "ratio", False, quiet) for each in (data, there))
+    (found,) = given.ranges(there, 1.1 * best.risk, feature, "ratio", False, quiet)
+    here = host_range()
     assert found.lower == pytest.approx(here.lower, rel=1e-4)
     assert found.achieved_upper == pytest.approx(here.achieved_upper, rel=1e-4)
     assert type(found.most.model(there.X)) is type(there.X)

@@ -81,8 +81,6 @@ class ConvexLinearClass:
     >>> result = rl.model_class_reliance(rl.LinearClass(loss="logistic"), X, y, epsilon=0.02)
     >>> bool(1.2 < result.lower[0] <= result.achieved_lower[0] < result.achieved_upper[0] <= result.upper[0])
     True
-    >>> bool(result.achieved_upper[1] < 1.1)  # no good model relies much on the noise
-    True
     """
 
     kind: str = "logistic"
@@ -140,6 +138,11 @@ class ConvexLinearClass:
             raise ValueError(
                 f"no model of the class has a risk of at most {bound:g}: the best has {best:g}. Raise epsilon"
             )
+        if compare == "ratio" and rows.best[1] == 0.0:
+            raise ValueError(
+                f"compare='ratio' divides by the risk, and the best model has none that is sure to be above 0 "
+                f"({best:g}): use compare='difference', more rows, or a smaller ridge="
+            )
         good, found = _Good.of(rows, max(bound, best)), []
         for number, feature in enumerate(features):
             pairs = Pairs.of(rows, feature.columns, conditional, data.memory)
@@ -186,13 +189,13 @@ class _Good:
 
     @staticmethod
     def of(rows: Rows, bound: float) -> _Good:
-        inside, share = rows.best[0], 0.5
-        while rows.radius is not None and share > 1e-12:
-            tried = inside * np.concatenate([[1.0], np.full(len(inside) - 1, 1 - share)])
-            if rows.norm(tried)[0] < rows.radius**2 and 2 * rows.exact(tried) <= bound + rows.exact(inside):
+        inside = rows.best[0]
+        # Off the surface of the ball, and not far out where smaller coefficients do.
+        for share in (1e-4, 1e-3, 1e-2, 0.1, 0.5, *(1 - 4.0**-k for k in range(1, 20))):
+            tried = share * inside
+            if rows.radius is not None and 2 * rows.exact(tried) <= bound + rows.exact(inside):
                 inside = tried
                 break
-            share /= 4
         return _Good(rows, bound, inside, rows.outer(bound))
 
     @property
@@ -281,8 +284,7 @@ def _range(good: _Good, pairs: Pairs, compare: str, generator: np.random.Generat
     rise, turned, corners = _changes(good, pairs)
     least = rows.best[1]
     if compare == "ratio":
-        lower = max(switched / bound, 1 - turned / least if least > 0 else -np.inf)
-        upper = 1 + rise / least if least > 0 else np.inf
+        lower, upper = max(switched / bound, 1 - turned / least), 1 + rise / least
     else:
         lower, upper = max(switched - bound, -turned), rise
 
