@@ -47,7 +47,7 @@ def base_risk(model: Predict, X: Array, y: Array, *, loss: Any = "squared_error"
     ----------
     model : callable
         ``(m, *features) -> (m, ...)``.
-    X : array (n, *features)
+    X : array (n, ...)
     y : array (n, ...)
     loss : str or callable
         A per-row loss.

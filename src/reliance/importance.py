@@ -49,8 +49,10 @@ def ablation_importance(
     ----------
     model : callable, scikit-learn estimator or torch.nn.Module
         ``batch (m, *features) -> predictions (m, ...)`` on the namespace and device of ``X``.
-    X : array (n, *features)
-        NumPy, CuPy, JAX or torch; the work happens where it is. Nested lists are taken as NumPy.
+    X : array (n, ...), table, or tuple or dict of arrays
+        NumPy, CuPy, JAX or torch; the work happens where it is. Nested lists are taken as NumPy. A table of pandas,
+        polars or pyarrow reaches the model as such a table. Several inputs are passed as ``model(*X)`` or
+        ``model(**X)``; a feature is one of them, ``(input, slice)`` or ``(input, mask)``.
     y : array (n, ...), optional
         Labels; not needed for ``loss="prediction_shift"``.
     draws : int or "auto"

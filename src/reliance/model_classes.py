@@ -32,16 +32,16 @@ class LinearClass:
 
     With ``ridge`` the coefficients lie in a ball, too. Two quadratic constraints can leave a gap: ``lower`` and
     ``upper`` are then the bounds of a semidefinite relaxation, ``achieved_lower`` and ``achieved_upper`` those of the
-    best models that a search from several starts found.
+    best models that a local search found.
 
     Parameters
     ----------
     loss : {"squared_error", "logistic", "hinge"}
-        Labels are numbers, {0, 1}, or {-1, 1}. The last two are convex but not quadratic: the lower end is certified
-        and nearly attained, the upper end is certified only roughly and achieved by a search.
+        Labels are numbers, {0, 1}, or {-1, 1}. The last two are convex but not quadratic, O(n log n) a risk: the
+        lower end is certified and nearly attained, the upper end achieved by a search, with a wide certified bound.
     ridge : float, optional
-        The radius r of the ball |coef| <= r, in the units of the columns as they are: scale them before. None: no ball.
-        Collinear columns need one.
+        The radius of the ball of coefficients, in the units of the columns as they are: scale them before. None: no
+        ball. Collinear columns need one, and classes that a linear score separates.
     fit_intercept : bool
         Whether models have an intercept. It is never in the ball.
 

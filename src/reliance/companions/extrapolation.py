@@ -119,7 +119,7 @@ def extrapolation_check(
 
     Parameters
     ----------
-    X : array (n, *features)
+    X : array (n, ...)
         The rows: NumPy, CuPy, JAX or torch. The model does not matter.
     features, names
         As in `ablation_importance`.

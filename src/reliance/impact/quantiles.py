@@ -49,7 +49,7 @@ def feature_impact(
     ----------
     model : callable, scikit-learn estimator or torch.nn.Module
         ``batch (m, *features) -> predictions (m,)`` or ``(m, 1)`` on the namespace and device of ``X``.
-    X : array (n, *features)
+    X : array (n, ...)
         NumPy, CuPy, JAX or torch; the work happens where it is. NaN is passed on to the model, and left out of a
         column's quantiles and standard deviation.
     quantiles : int or sequence of float

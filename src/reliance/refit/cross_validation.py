@@ -62,7 +62,7 @@ def cross_validated_importance(
     ----------
     fit : callable or scikit-learn estimator
         ``fit(X, y) -> model``, or an estimator, which is cloned.
-    X, y : arrays (n, *features), (n, ...)
+    X, y : arrays (n, ...), (n, ...)
     cv : int, splitter or list of (train, test)
         As in `algorithm_reliance`.
     method : str or callable

@@ -54,7 +54,7 @@ def null_importance(
     ----------
     fit : callable or scikit-learn estimator
         ``fit(X, y) -> model``, or an estimator, which is cloned.
-    X, y : arrays (n, *features), (n, ...)
+    X, y : arrays (n, ...), (n, ...)
         The importances are measured on these rows, which the model was fitted on, in every round alike.
     rounds : int
         R. The smallest empirical p-value is 1/(R + 1).
