@@ -32,9 +32,6 @@ class AlgorithmReliance(Benchmark):
     def time_cross_validated(self) -> None:
         rl.cross_validated_importance(least_squares, self.X, self.y, cv=5, rng=SEED)
 
-    def peakmem_run(self) -> None:
-        self.time_run()
-
 
 class NullImportance(Benchmark):
     """Twenty refits to permuted labels."""
@@ -44,9 +41,6 @@ class NullImportance(Benchmark):
 
     def time_run(self) -> None:
         rl.null_importance(least_squares, self.X, self.y, rounds=20, draws=5, rng=SEED)
-
-    def peakmem_run(self) -> None:
-        self.time_run()
 
 
 class OutOfBag(Benchmark):
@@ -86,7 +80,7 @@ class ClassReliance(Benchmark):
         if model_class in ("logistic", "hinge"):
             return rl.LinearClass(loss=model_class, ridge=5.0)
         if model_class == "kernel":
-            return rl.KernelClass("rbf", landmarks=20, radius=50.0)
+            return rl.KernelClass("rbf", landmarks=10, radius=50.0)
         if model_class == "finite":
             return rl.FiniteClass([rl.models.Linear(np.full(P, c)) for c in (0.4, 0.5, 0.6)])
         torch = need("torch")
@@ -95,9 +89,6 @@ class ClassReliance(Benchmark):
 
     def time_run(self, model_class: str) -> None:
         rl.model_class_reliance(self.members, self.X, self.y, epsilon=0.1, features=[0], rng=SEED)
-
-    def peakmem_run(self, model_class: str) -> None:
-        self.time_run(model_class)
 
 
 class ConditionalClassReliance(Benchmark):

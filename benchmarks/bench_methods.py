@@ -30,9 +30,6 @@ class Ablation(Benchmark):
     def time_run(self) -> None:
         rl.ablation_importance(self.model, self.X, self.y, draws=DRAWS, rng=SEED)
 
-    def peakmem_run(self) -> None:
-        self.time_run()
-
 
 class Permutation(Benchmark):
     """Shifts, on a small network, for a loss of rows and for a metric of all rows."""
@@ -46,9 +43,6 @@ class Permutation(Benchmark):
 
     def time_run(self, loss: str) -> None:
         rl.permutation_importance(self.model, self.X, self.y, draws=DRAWS, loss=loss, rng=SEED)
-
-    def peakmem_run(self, loss: str) -> None:
-        self.time_run(loss)
 
 
 class ModelReliance(Benchmark):
@@ -131,9 +125,6 @@ class FeatureImpact(Benchmark):
     def time_run(self, model: str) -> None:
         rl.feature_impact(self.model, self.X)
 
-    def peakmem_run(self, model: str) -> None:
-        self.time_run(model)
-
 
 class Sobol(Benchmark):
     """Both indices of two features of a small network, over all pairs."""
@@ -149,9 +140,6 @@ class Sobol(Benchmark):
         measure = rl.sobol_total if index == "total" else rl.sobol_first
         measure(self.model, self.X, features=[0, 1], rng=SEED)
 
-    def peakmem_run(self, index: str) -> None:
-        self.time_run(index)
-
 
 class Local(Benchmark):
     """Of ten rows: effects without labels, and losses with them."""
@@ -166,6 +154,3 @@ class Local(Benchmark):
     def time_run(self, of: str) -> None:
         labels, loss = (None, None) if of == "effects" else (self.y, "squared_error")
         rl.local_importance(self.model, self.X, labels, rows=list(range(10)), loss=loss, rng=SEED)
-
-    def peakmem_run(self, of: str) -> None:
-        self.time_run(of)
