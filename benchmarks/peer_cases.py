@@ -19,7 +19,7 @@ import reliance as rl
 sys.path.insert(0, str(Path(__file__).parent))  # also when asv imports this file as part of a package
 from common import SEED, need, network, torch_network
 
-STANDARD_ERRORS = 5.0  # with 10 draws on both sides chance goes beyond it once in 10,000 comparisons
+STANDARD_ERRORS = 5.0  # with 10 draws chance goes beyond it 1 (drawn here, too) to 7 times (all pairs) in 10,000
 ROUNDING = {"float64": 1e-12, "float32": 1e-5}  # of the largest value: the same sums in another order
 
 

@@ -181,7 +181,8 @@ Values are compared before anything is timed; a case that disagrees stops the ru
 * captum permutes once a call and is called K times, without gradients.
 * fippy's `pfi` draws donors with replacement: that is `ablation_importance`. Its Gaussian sampler adds normal residuals
   to a linear mean: `rl.samplers.Gaussian(draws="normal")` ("normal" in the table). Residuals of other rows, our default
-  ("donors"), have the same expectation for a linear model under squared error, and are compared there only.
+  ("donors"), have the same expectation for a linear model under squared error, and are compared there only. fippy's
+  sampler draws row by row in Python, which most of its ratios come from.
 * hidimstat's CFI is given least squares for the mean of a feature, as ours has; its default is a ridge regression.
 * SAGE shares the risk out among features over all orders, which is other work in general. For an additive model,
   uncorrelated features and squared error its value is half the permutation importance. The row checks that, on columns
