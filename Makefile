@@ -20,8 +20,9 @@ help:
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
+# The code blocks of the documents are `make docs-examples`.
 test: $(VENV)/.test
-	$(PYTEST) -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow" --ignore=tests/test_readme.py $(ARGS)
 
 slow: $(VENV)/.test
 	$(PYTEST) -m slow $(ARGS)

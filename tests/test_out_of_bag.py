@@ -303,7 +303,7 @@ def test_same_seed_same_numbers_whatever_the_block_and_chunks(monkeypatch: pytes
     X, y = make_data()
     forest = sklearn_ensemble.RandomForestRegressor(10, random_state=0).fit(X, y)
     once = rl.out_of_bag_importance(forest, X, y, rng=7)
-    monkeypatch.setattr("reliance.refit.out_of_bag._MOST_USES", 300)
+    monkeypatch.setattr("reliance.refit.out_of_bag._MOST_USES", {True: 300, False: 300})
     calls: list[tuple[int, int]] = []
     again = rl.out_of_bag_importance(
         forest, X, y, rng=7, block=50, memory=100_000, progress=lambda *done: calls.append(done)

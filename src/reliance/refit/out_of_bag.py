@@ -36,8 +36,11 @@ from reliance.structure.trees import in_order
 
 Floats = NDArray[np.float64]
 _BLOCK_ROWS = 16384
-# Replacements that are looked at together, of a few trees: what is known of them stays in the cache.
-_MOST_USES = 2**19
+# Replacements that are looked at together. Most of those of trees change nothing and are never made; sums over rows and
+# features are added once for all of them.
+_MOST_USES = {True: 2**22, False: 2**19}
+# Bytes that a replacement takes, at most: its place, its change of loss, and the arrays on the way to their sums.
+_USE_BYTES = 128
 # Arrays (p, n) that the sums and their changes take.
 _SUMS = 8
 # The engine is told of one feature. Which columns each row borrows, its store knows.
@@ -282,7 +285,8 @@ def _summed(
 
     # Trees answer on several threads; other members may not be made for it. Sums are added in the members' order.
     workers = _cores() if bag.of_trees else 1
-    for found in in_order(measured, _chunks(outside, p * draws), workers):
+    most = min(_MOST_USES[bag.of_trees], problem.memory // (_USE_BYTES * workers))
+    for found in in_order(measured, _chunks(outside, p * draws, most), workers):
         evaluations += np.bincount(found.uses.feature, minlength=p)
         block = max(block, found.block)
         for own, losses, change in zip(sums, found.base_losses, found.changes, strict=True):
@@ -324,11 +328,11 @@ def _measured(
     return _Measured(pairs, base.host_losses, uses, changes, block)
 
 
-def _chunks(outside: dict[int, Indices], uses: int) -> Iterator[dict[int, Indices]]:
+def _chunks(outside: dict[int, Indices], uses: int, most: int) -> Iterator[dict[int, Indices]]:
     """Some members at a time, at least one, whose pairs have so many uses each."""
     some: dict[int, Indices] = {}
     for number, rows in outside.items():
-        if some and (sum(map(len, some.values())) + len(rows)) * uses > _MOST_USES:
+        if some and (sum(map(len, some.values())) + len(rows)) * uses > most:
             yield some
             some = {}
         some[number] = rows
