@@ -250,3 +250,16 @@ def test_bad_input() -> None:
         permutation_importance(model, X, y, n_repeats=0)
     with pytest.raises(ValueError, match="nonsense"):
         permutation_importance(model, X, y, scoring="nonsense")
+
+
+def test_threads_have_a_replay_of_their_own() -> None:
+    """Many threads and many repeats: the permutations of one must not move on while another reads them."""
+    from joblib import parallel_backend
+
+    X, y = data()
+    model = linear_model.LinearRegression().fit(X, y)
+    alone = inspection.permutation_importance(model, X, y, n_repeats=60, random_state=0)
+    for _ in range(5):
+        with parallel_backend("threading"):
+            shared = permutation_importance(model, X, y, n_repeats=60, random_state=0, n_jobs=4)
+        np.testing.assert_allclose(shared.importances, alone.importances, rtol=1e-12, atol=1e-12)

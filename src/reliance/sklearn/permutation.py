@@ -127,7 +127,8 @@ def _measured(
 ) -> dict[str, Importance]:
     """The importances of some columns under every scorer; scorers that read the same response share its evaluation."""
     found: dict[str, Importance] = {}
-    plan = plans.Permutations(len(part.array), repeats, replay)
+    # A replay keeps its place, and workers may be threads: each has its own.
+    plan = plans.Permutations(len(part.array), repeats, Replay(replay.seed, replay.population, replay.samples))
     groups: dict[tuple[Any, ...], list[str]] = {}
     for name, reading in readings.items():
         groups.setdefault((reading.response, reading.form), []).append(name)
