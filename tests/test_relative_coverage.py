@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import reliance as rl
 from reliance.samplers import OLS, Gaussian, Leaves, Residual
 from simulations import seed_of
-from test_coverage import outside
+from test_coverage import REPLICATES, outside
 
 pytestmark = pytest.mark.slow
 Floats = NDArray[np.float64]
@@ -190,13 +190,13 @@ def complaints(cell: Cell, coverage: tuple[float, float] = COVERAGE, size: tuple
 @pytest.mark.parametrize("n", [500, 200])
 @pytest.mark.parametrize("name", ["conditional reliance", "normal", "gaussian", "leaves"])
 def test_fitted_on_the_evaluated_rows(name: str, n: int) -> None:
-    found = complaints(simulate(name, n, 2000))
+    found = complaints(simulate(name, n, REPLICATES))
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("name", ["normal, trained", "gaussian, trained"])
 def test_fitted_on_200_other_rows(name: str) -> None:
-    found = complaints(simulate(name, 500, 2000))
+    found = complaints(simulate(name, 500, REPLICATES))
     assert not found, "\n".join(found)
 
 
@@ -209,7 +209,7 @@ def test_refitted_without_groups_of_rows() -> None:
 @pytest.mark.parametrize("name", ["gaussian", "normal"])
 def test_differences_of_sets(name: str) -> None:
     """The paired interval of RFI given nothing minus RFI given column 1."""
-    cell = simulate_delta(name, 200, 2000)
+    cell = simulate_delta(name, 200, REPLICATES)
     print(cell)
     assert not outside(cell.covered, COVERAGE, cell.replicates), cell
 
