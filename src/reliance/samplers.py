@@ -184,7 +184,8 @@ class Residual:
     Right if the target is any function of the given columns that the regressor finds, plus errors that do not depend on
     them. Fitted on the evaluated rows, the means are cross-fitted: a row is predicted from the rows of other folds,
     because residuals of the rows a flexible regressor was fitted on are too small. A row's fold is a hash of its own
-    values: it does not depend on the order of the rows, nor on which other rows there are.
+    values: it does not depend on the order of the rows, nor on which other rows there are. Equal rows are dealt out over
+    the folds in turn: if they left together, the others' mean would be pushed away from them.
 
     Parameters
     ----------
@@ -266,7 +267,12 @@ class FittedResidual:
 
 
 def row_folds(X: Array, columns: tuple[int, ...], folds: int) -> np.ndarray[Any, Any]:
-    """The fold (n,) of each row, on the host: a hash of its values. With few rows some folds are empty."""
+    """The fold (n,) of each row, on the host: a hash of its values, equal rows one after the other.
+
+    A row without equals has the same fold whichever other rows there are, and deleting one of several equal rows takes
+    one row from one fold: estimates without a group of rows differ by that group only. With few rows some folds are
+    empty.
+    """
     values = np.ascontiguousarray(to_host(take_columns(X, columns)), dtype=np.float64)
     words = (values + 0.0).view(np.uint64)  # -0.0 is 0.0
     mixed = np.full(len(values), 0x9E3779B97F4A7C15, dtype=np.uint64)
@@ -275,8 +281,12 @@ def row_folds(X: Array, columns: tuple[int, ...], folds: int) -> np.ndarray[Any,
         mixed ^= mixed >> np.uint64(29)
         mixed *= np.uint64(0x94D049BB133111EB)
         mixed ^= mixed >> np.uint64(32)
-    fold = (mixed % np.uint64(folds)).astype(np.int64)
-    return fold if len(np.unique(fold)) > 1 else np.arange(len(fold)) % folds  # few distinct rows
+    order = np.argsort(mixed, kind="stable")
+    first = np.flatnonzero(np.diff(mixed[order], prepend=~mixed[order[:1]]))
+    turn = np.empty(len(mixed), dtype=np.int64)  # how many equal rows come before
+    turn[order] = np.arange(len(mixed)) - np.repeat(first, np.diff(first, append=len(mixed)))
+    fold = ((mixed % np.uint64(folds)).astype(np.int64) + turn) % folds
+    return fold if len(np.unique(fold)) > 1 else np.arange(len(fold)) % folds  # few rows
 
 
 def _predicts(regressor: Any) -> bool:

@@ -49,8 +49,9 @@ class Scrambler:
         wanted = (("regressor", self.regressor, "predict"), ("classifier", self.classifier, "predict_proba"))
         for name, given, method in wanted:
             able = hasattr(given, "fit") and hasattr(given, method)
-            if given is not None and not able and (name, given) != ("regressor", "kernel_ridge"):
-                raise TypeError(f"{name}={given!r} has no fit() and {method}(): pass an estimator that has")
+            by_name = name == "regressor" and _is_kernel_ridge(given)
+            if given is not None and not able and not by_name:
+                raise TypeError(f"{name}={given!r:.120} has no fit() and {method}(): pass an estimator that has")
         folds = self.crossfit
         if folds is not None and (isinstance(folds, bool) or not isinstance(folds, int) or folds < 2):
             raise ValueError(f"crossfit={self.crossfit!r}: pass a number of folds of at least 2, or None")
@@ -61,9 +62,12 @@ class Scrambler:
             return _FittedClassifier(self, X, target[0], given)
         if self.regressor is None and self.crossfit is None:
             return FittedGaussian(Gaussian(), X, target, given, self._least_squares(X, target, given))
-        regressor = KernelRidge() if self.regressor == "kernel_ridge" else self.regressor
-        fitted = FittedResidual(Residual(regressor or _Ols(), self.crossfit or 2), X, target, given)
-        return fitted if self.crossfit else _InSample(fitted)
+        regressor = self.regressor  # an estimator may have a length, and so no truth value before it is fitted
+        if regressor is None or _is_kernel_ridge(regressor):
+            regressor = _Ols() if regressor is None else KernelRidge()
+        folds = 2 if self.crossfit is None else self.crossfit
+        fitted = FittedResidual(Residual(regressor, folds), X, target, given)
+        return _InSample(fitted) if self.crossfit is None else fitted
 
     def _least_squares(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> Any:
         try:
@@ -124,9 +128,18 @@ class _FittedClassifier:
             return copied(self.scrambler.classifier).fit(Z, is_high).predict_proba(Z)[:, 1]
         found, fold = np.empty(len(Z)), row_folds(self.X, (self.column, *self.given), folds)
         for k in np.unique(fold):
+            if len(np.unique(is_high[fold != k])) < 2:
+                raise ValueError(
+                    f"crossfit={folds}: the rows outside one of the folds hold only one value of column {self.column} of "
+                    "X, so a classifier learns nothing from them: give more rows of its rarer value, or crossfit=None"
+                )
             model = copied(self.scrambler.classifier).fit(Z[fold != k], is_high[fold != k])
             found[fold == k] = model.predict_proba(Z[fold == k])[:, 1]
         return found
+
+
+def _is_kernel_ridge(regressor: Any) -> bool:
+    return isinstance(regressor, str) and regressor == "kernel_ridge"
 
 
 def _levels(X: Array, column: int) -> tuple[float, float] | None:
