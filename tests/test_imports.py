@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "reliance"
 # The path of the data. A module imports only what stands before it; __init__ gathers them all.
 ORDER = (
     "_array",
+    "words",
     "rng",
     "losses",
     "loss_checks",

@@ -21,9 +21,13 @@ from reliance.reductions import Moments, joined
 from reliance.results import Importance
 from reliance.rng import Indices
 from reliance.structure.routes import Job
+from reliance.words import shown
 
 _FIRST = 8  # draws of the first round
 _LEVEL = 0.95
+_PRECISION = 0.01
+# Independent draws have no end of their own: where all else fails to settle it, so many times n draws are one.
+_LIMIT = 100
 # Where draws cannot settle a feature they go on all the same until they are no more than this share of its variance.
 _NEGLIGIBLE = 0.1
 
@@ -43,22 +47,44 @@ class Goal:
         Rows that the model may be called with, at most, in all.
     """
 
-    precision: float = 0.01
+    precision: float = _PRECISION
     relative: bool = True
     top: int | None = None
     budget: int | None = None
 
 
-def checked_goal(precision: Any, top: Any, budget: Any, relative: Any = True) -> Goal:
+def checked_goal(draws: Any, precision: Any, relative: Any, top: Any, budget: Any) -> Goal | None:
+    """What "auto" draws stop at; None for a number of draws, which none of these settings may go with."""
+    given = {"precision": precision, "relative": relative, "top": top, "budget": budget}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not isinstance(draws, str):
+        for name, value in given.items():
+            raise ValueError(
+                f"{name}={shown(value)} says when draws='auto' stops, and draws={shown(draws)} was given: pass "
+                f"draws='auto', or leave {name} out"
+            )
+        return None
+    check_choice(draws, ("auto",), "draws")
     number = isinstance(precision, float | int | np.number) and not isinstance(precision, bool)
-    if not number or not precision > 0.0 or not math.isfinite(precision):
-        raise ValueError(f"precision={precision!r}: pass a positive half-width, such as 0.01")
-    for name, value in (("top", top), ("budget", budget)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
-            raise ValueError(f"{name}={value!r}: pass a positive integer or None")
-    if not isinstance(relative, bool):
-        raise TypeError(f"relative={relative!r}: pass True (a share of the base risk) or False (in its units)")
-    return Goal(float(precision), relative, None if top is None else int(top), None if budget is None else int(budget))
+    if precision is not None and (not number or not 0.0 < precision < math.inf):
+        raise ValueError(f"precision={shown(precision)}: pass a positive half-width, such as 0.01")
+    for name in ("top", "budget"):
+        value = given.get(name, 1)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"{name}={shown(value)}: pass a positive integer or None")
+    if relative is not None and not isinstance(relative, bool):
+        raise TypeError(f"relative={shown(relative)}: pass True (a share of the base risk) or False (in its units)")
+    for name in ("precision", "relative"):
+        if top is not None and name in given:
+            raise ValueError(
+                f"{name}={shown(given[name])} and top={shown(top)}: top stops at a settled ranking, whatever the "
+                f"widths; leave one of the two out"
+            )
+    share = _PRECISION if precision is None else float(precision)
+    # Integers of NumPy are integers, too.
+    return Goal(
+        share, relative is not False, None if top is None else int(top), None if budget is None else int(budget)
+    )
 
 
 @dataclass(frozen=True)
@@ -118,7 +144,8 @@ def measure_until(
     if goal.top is not None and goal.top >= len(problem.features):
         raise ValueError(f"top={goal.top}: {len(problem.features)} features are ranked; pass a smaller number")
     call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
-    most = _most_draws(problem, goal)
+    exhausted = problem.n - 1 if plan_of(1).kind == "shifts" else math.inf  # independent draws never are all pairs
+    most = _most_draws(problem, goal, exhausted)
     moments: dict[str, tuple[Moments, ...]] = {}
     done, stopped, count = 0, "", min(_FIRST, most)
     with blocks.session(problem), blocks.progress(problem, len(problem.features) * problem.n * count) as advance:
@@ -137,23 +164,24 @@ def measure_until(
                 break
             count = min(2 * done, most)
             advance.expect(len(problem.features) * problem.n * (count - done))
-    if stopped in ("", "rows") and done == problem.n - 1:
+    if stopped in ("", "rows") and done == exhausted:
         stopped = "all pairs"
-    stopped = stopped or "budget"
+    stopped = stopped or ("budget" if goal.budget is not None else "limit")
     job = Job("plain", problem.features, plan, problem)
     return collect(problem, base, plan, compare, method, [job], replace(run, moments=moments), stopped=stopped)
 
 
-def _most_draws(problem: Problem, goal: Goal) -> int:
+def _most_draws(problem: Problem, goal: Goal, exhausted: float) -> int:
     """All n - 1 shifts, or what the budget pays for."""
+    most = int(min(exhausted, _LIMIT * problem.n))
     if goal.budget is None:
-        return problem.n - 1
+        return most
     each = problem.n * len(problem.features)
     affordable = (goal.budget - problem.n) // each
-    if affordable < min(_FIRST, problem.n - 1):
-        need = problem.n + min(_FIRST, problem.n - 1) * each
+    if affordable < min(_FIRST, most):
+        need = problem.n + min(_FIRST, most) * each
         raise ValueError(f"budget={goal.budget} is too small: the base pass and the first draws take {need} rows")
-    return int(min(affordable, problem.n - 1))
+    return int(min(affordable, most))
 
 
 def _why_stop(

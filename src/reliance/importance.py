@@ -32,8 +32,8 @@ def ablation_importance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
-    precision: float = 0.01,
-    relative: bool = True,
+    precision: float | None = None,
+    relative: bool | None = None,
     top: int | None = None,
     budget: int | None = None,
 ) -> Importance | dict[str, Importance]:
@@ -85,9 +85,10 @@ def ablation_importance(
     precision, relative : float, bool
         With ``draws="auto"``: rounds of twice as many draws until the half-width of every 95% population interval is at
         most ``precision`` times the base risk (``relative=False``: at most ``precision`` itself; of ratios always).
-        Where the rows' own variation alone is wider, more draws cannot help, and it stops with "rows".
+        Where the rows' own variation alone is wider, more draws cannot help, and it stops with "rows". The default
+        is 0.01, relative. With a number of draws these four are an error.
     top : int, optional
-        With ``draws="auto"``: until the ranking of so many features is settled, instead.
+        With ``draws="auto"``: until the ranking of so many features is settled, instead of a precision.
     budget : int, optional
         With ``draws="auto"``: rows that the model is called with, at most.
 
@@ -115,12 +116,12 @@ def ablation_importance(
     (True, [0.0, 0.0])
     """
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
-    goal = checked_goal(precision, top, budget, relative)
+    goal = checked_goal(draws, precision, relative, top, budget)
 
     def plan(count: int) -> Plan:
         return plans.Resample(problem.n, count, problem.key)
 
-    if isinstance(draws, str) and check_choice(draws, ("auto",), "draws"):
+    if goal is not None:
         return measure_until(problem, plan, goal, compare, "ablation_importance")
     return measure(problem, plan(check_draws(draws)), compare, "ablation_importance")
 
@@ -141,8 +142,8 @@ def permutation_importance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
-    precision: float = 0.01,
-    relative: bool = True,
+    precision: float | None = None,
+    relative: bool | None = None,
     top: int | None = None,
     budget: int | None = None,
 ) -> Importance | dict[str, Importance]:
@@ -187,12 +188,12 @@ def permutation_importance(
     (True, [0.0, 0.0])
     """
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
-    goal = checked_goal(precision, top, budget, relative)
+    goal = checked_goal(draws, precision, relative, top, budget)
 
     def plan(count: int) -> Plan:
         return plans.Shifts(problem.n, count, problem.key)
 
-    if isinstance(draws, str) and check_choice(draws, ("auto",), "draws"):
+    if goal is not None:
         return measure_until(problem, plan, goal, compare, "permutation_importance")
     return measure(problem, plan(checked_shifts(draws, problem.n, "draws")), compare, "permutation_importance")
 

@@ -19,6 +19,7 @@ from reliance import rng
 from reliance.plans import Plan
 from reliance.reductions import Moments
 from reliance.variance import Kernel, hull, kernel, pair_means, population_variance, skewness, with_row_effect
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 ALTERNATIVES = ("greater", "less", "two-sided")
@@ -42,13 +43,28 @@ class Summary:
     draws: Floats | None
     row_values: Floats | None
     influence: Floats | None = None
+    degrees_of_freedom: float = math.nan  # nan: as many as the plan has units, less one
 
-    def with_error(self, std_error: float, skewness: float | None = None) -> Summary:
-        """With another standard error, and perhaps another skewness; what more draws would remove stays what it is."""
+    def with_error(
+        self, std_error: float, skewness: float | None = None, degrees_of_freedom: float | None = None
+    ) -> Summary:
+        """With another standard error, and perhaps another skewness or other degrees of freedom of it.
+
+        What more draws would remove stays what it is.
+        """
         gamma = self.skewness if skewness is None else skewness
+        df = self.degrees_of_freedom if degrees_of_freedom is None else degrees_of_freedom
         known = self.std_error > 0.0 and std_error > 0.0
         share = self.monte_carlo_share * (self.std_error / std_error) ** 2 if known else math.nan
-        return dataclasses.replace(self, std_error=std_error, skewness=gamma, monte_carlo_share=share)
+        return dataclasses.replace(
+            self, std_error=std_error, skewness=gamma, monte_carlo_share=share, degrees_of_freedom=df
+        )
+
+
+def check_known(value: Any, choices: tuple[str, ...], name: str) -> None:
+    """One of a few names, or an error that lists them."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name}={shown(value)} is not known: use one of {', '.join(map(repr, choices))}")
 
 
 def null_value(compare: str) -> float:
@@ -187,11 +203,19 @@ def fixed_data_error(draws: Floats | None, kind: str, n: int, k: int) -> float:
 # Intervals
 
 
-def t_quantile(level: float, df: float) -> float:
-    """The two-sided t quantile of a confidence level."""
+def check_level(level: Any) -> None:
+    """A confidence level: a number between 0 and 1."""
+    if isinstance(level, bool) or not isinstance(level, float | int | np.floating | np.integer):
+        raise TypeError(f"level={shown(level)} is not a number: give a confidence level between 0 and 1, such as 0.95")
     if not 0.0 < level < 1.0:
-        raise ValueError(f"level={level!r} is not a confidence level: give a number between 0 and 1, such as 0.95")
-    return float(special.stdtrit(df, 0.5 + 0.5 * level))
+        raise ValueError(f"level={shown(level)} is not a confidence level: give a number between 0 and 1, such as 0.95")
+
+
+def t_quantile(level: float, df: Any) -> Any:
+    """The two-sided t quantile of a confidence level: a number, or an array like ``df``."""
+    check_level(level)
+    quantile = special.stdtrit(df, 0.5 + 0.5 * float(level))
+    return quantile if np.ndim(df) else float(quantile)
 
 
 def degrees_of_freedom(kind: str, n: int) -> int:
@@ -200,7 +224,13 @@ def degrees_of_freedom(kind: str, n: int) -> int:
 
 
 def interval(
-    values: Floats, errors: Floats, df: float, level: float = 0.95, *, gamma: Floats | None = None, ratio: bool = False
+    values: Floats,
+    errors: Floats,
+    df: float | Floats,
+    level: float = 0.95,
+    *,
+    gamma: Floats | None = None,
+    ratio: bool = False,
 ) -> Floats:
     """Confidence intervals ``(p, 2)``: plain t, or with ``gamma`` the hull of t and Hall's (log scale for ratios)."""
     quantile = t_quantile(level, df)
@@ -229,17 +259,16 @@ def test(
     draws: Floats | None,
     key: int,
     family: int,
+    df: Floats | None = None,  # noqa: PT028
 ) -> tuple[Floats, Floats]:
     """Statistics and p-values of one method; ``family`` is the number of tests that will be adjusted together."""
-    if method not in METHODS:
-        raise ValueError(f"method={method!r} is not known: use one of {', '.join(map(repr, METHODS))}")
-    if alternative not in ALTERNATIVES:
-        raise ValueError(f"alternative={alternative!r} is not known: use one of {', '.join(map(repr, ALTERNATIVES))}")
-    null, ratio, df = null_value(compare), compare == "ratio", degrees_of_freedom(kind, n)
+    check_known(method, METHODS, "method")
+    check_known(alternative, ALTERNATIVES, "alternative")
+    null, units_less_one = null_value(compare), degrees_of_freedom(kind, n)
     if method == "t":
-        return t_test(values, std_error, df, alternative, ratio)
+        return t_test(values, std_error, units_less_one if df is None else df, alternative, compare == "ratio")
     if method == "paired":
-        return t_test(values - null, row_error, df, alternative, False)
+        return t_test(values - null, row_error, units_less_one, alternative, False)
     if method == "rank":
         return rank_test(_needed_draws(draws, family), null, alternative)
     if draws_per_row > 1 and method != "sign-flip":
@@ -278,7 +307,7 @@ def _needed_draws(draws: Floats | None, family: int) -> Floats:
     return draws
 
 
-def t_test(values: Floats, errors: Floats, df: float, alternative: str, ratio: bool) -> tuple[Floats, Floats]:
+def t_test(values: Floats, errors: Floats, df: float | Floats, alternative: str, ratio: bool) -> tuple[Floats, Floats]:
     """Estimate over standard error; ratios on the logarithmic scale. No effect and no error is p = 1."""
     positive = ratio & (values > 0.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -337,8 +366,7 @@ def row_test(rows: Floats, method: str, alternative: str) -> tuple[Floats, Float
 
 def adjust(p: Floats, method: str) -> Floats:
     """Adjusted p-values: "holm" (family-wise error), "bh" (false discovery rate) or "none"; nan stays nan."""
-    if method not in ADJUSTMENTS:
-        raise ValueError(f"adjust={method!r} is not known: use one of {', '.join(map(repr, ADJUSTMENTS))}")
+    check_known(method, ADJUSTMENTS, "adjust")
     adjusted = np.array(p, dtype=np.float64)
     known = np.flatnonzero(~np.isnan(adjusted))
     if method == "none" or known.size == 0:

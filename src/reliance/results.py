@@ -19,7 +19,8 @@ from reliance.inference import Summary
 
 Floats = NDArray[np.float64]
 FORMULATIONS = ("population", "fixed-data", "random-variable")
-_ERRORS = ("std_error", "skewness", "monte_carlo_share", "fixed_data_error", "random_variable_error", "row_error")
+_OTHER_ERRORS = ("fixed_data_error", "random_variable_error", "row_error")
+_ERRORS = ("std_error", "skewness", "degrees_of_freedom", "monte_carlo_share", *_OTHER_ERRORS)
 _BY_FEATURE = ("values", "replaced_risk", "draws", "row_values", "evaluations", "tree_values", *_ERRORS)
 _SHOWN = 20
 # Simulated at n = 200, squared error, 95%: lognormal(0.5), (0.75) and (1) features have a gamma of 0.3, 0.5 and 0.6 and
@@ -80,9 +81,12 @@ class Importance:
     curves : dict from names to Curve, or None
         With ``keep="curves"``, the partial dependence of each feature at the values that occur.
     stopped : str
-        With ``draws="auto"``, why there were no more draws: "precision", "ranking", "rows", "all pairs" or "budget".
+        With ``draws="auto"``, why there were no more draws: "precision", "ranking", "rows", "all pairs",
+        "budget" or "limit" (100 n independent draws).
     tree_values : array (p, B) or None
         Of `out_of_bag_importance`: the importance in each tree.
+    degrees_of_freedom : array (p,)
+        Of the population interval's t quantile and of ``test(method="t")``.
     """
 
     names: tuple[str, ...]
@@ -110,8 +114,12 @@ class Importance:
     curves: dict[str, Curve] | None = None
     stopped: str = ""
     tree_values: Floats | None = None
+    degrees_of_freedom: Floats = dataclasses.field(default_factory=lambda: np.full(1, math.nan))
 
     def __post_init__(self) -> None:
+        known = np.broadcast_to(self.degrees_of_freedom, len(self.names))
+        freedom = np.where(np.isnan(known), inference.degrees_of_freedom(self.plan_kind, self.n), known)
+        object.__setattr__(self, "degrees_of_freedom", freedom)
         for name in _BY_FEATURE:
             given = getattr(self, name)
             if given is not None:
@@ -134,20 +142,17 @@ class Importance:
             kind. "fixed-data": the draws alone; the target is the mean of all possible draws on these data.
             "random-variable": Merrick's, which takes all nK changes of loss for independent: too short for K > 1.
         """
-        if formulation not in FORMULATIONS:
-            raise ValueError(f"formulation={formulation!r} is not known: use one of {', '.join(FORMULATIONS)}")
+        inference.check_known(formulation, FORMULATIONS, "formulation")
+        inference.check_level(level)
         if formulation == "population":
             self._check("the population interval", self.std_error)
-            skewed = [name for name, g in zip(self.names, self.skewness, strict=True) if abs(g) > _SKEWED]
-            if skewed:
+            if self._skewed():
                 warnings.warn(
-                    f"the losses of {export.listed(skewed)} are very skewed for {self.n} rows: the population interval "
-                    "may cover less than its level; more rows help, or a loss with lighter tails",
+                    f"the losses of {export.listed(self._skewed())} are very skewed for {self.n} rows: the population "
+                    "interval may cover less than its level; more rows help, or a loss with lighter tails",
                     stacklevel=2,
                 )
-            df = inference.degrees_of_freedom(self.plan_kind, self.n)
-            ratio = self.compare == "ratio"
-            return inference.interval(self.values, self.std_error, df, level, gamma=self.skewness, ratio=ratio)
+            return self._population(level)
         if formulation == "random-variable":
             self._check("the random-variable interval", self.random_variable_error)
             return inference.interval(self.values, self.random_variable_error, self.n * self.draws_per_row - 1, level)
@@ -184,6 +189,7 @@ class Importance:
             compare=self.compare,
             kind=self.plan_kind,
             n=self.n,
+            df=self.degrees_of_freedom,
             draws_per_row=self.draws_per_row,
             values=self.values,
             std_error=self.std_error,
@@ -195,6 +201,15 @@ class Importance:
         )
         adjusted = inference.adjust(p_value, adjust)
         return TestResult(self.names, statistic, p_value, adjusted, method, alternative, adjust)
+
+    def _population(self, level: float) -> Floats:
+        """The population interval, without a word."""
+        gamma, ratio, df = self.skewness, self.compare == "ratio", self.degrees_of_freedom
+        return inference.interval(self.values, self.std_error, df, level, gamma=gamma, ratio=ratio)
+
+    def _skewed(self) -> list[str]:
+        """The features whose population interval may cover less than its level."""
+        return [name for name, gamma in zip(self.names, self.skewness, strict=True) if abs(gamma) > _SKEWED]
 
     def z_scores(self) -> Floats:
         """``(p,)``: the forests' classical scores, the mean over trees over its standard error over trees.
@@ -283,15 +298,12 @@ class Importance:
         return plots.draw(plots.IMPORTANCE, kind, self, ax, options)
 
     def _uncertainty(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Interval and adjusted p of the default formulation, nan where they cannot be had; never raises nor warns."""
-        unknown = np.full(len(self.names), math.nan)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                return self.interval(level), self.test().p_adjusted
-            except ValueError:
-                inference.t_quantile(level, 1)  # a wrong level is still an error
-                return np.stack([unknown, unknown], axis=1), unknown
+        """Interval and adjusted p of the default formulation, nan where they cannot be had; never warns."""
+        inference.check_level(level)
+        if np.isnan(self.std_error).all():
+            unknown = np.full(len(self.names), math.nan)
+            return np.stack([unknown, unknown], axis=1), unknown
+        return self._population(level), self.test().p_adjusted
 
     def _table(self) -> export.Table:
         draws = "all pairs" if self.plan_kind == "pairs" else f"{self.plan_kind}, {self.draws_per_row} per row"
@@ -301,6 +313,8 @@ class Importance:
         if len(chosen) > _SHOWN:
             chosen = np.argsort(-self.values, kind="stable")[:_SHOWN]
             closing = f"the {_SHOWN} largest of {len(self.names)} features; to_frame() has all"
+        if skewed := [export.short(name) for name in self._skewed()]:
+            closing += ("\n" if closing else "") + f"very skewed, interval and p may disagree: {export.listed(skewed)}"
         cells = [
             [export.short(self.names[i]), *map(export.number, (self.values[i], *bounds[i])), export.number(p[i], ".2g")]
             for i in chosen

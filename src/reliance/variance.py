@@ -275,7 +275,7 @@ def population_variance(
 # Intervals
 
 
-def hall(x: float, gamma: Array) -> Array:
+def hall(x: float | Array, gamma: Array) -> Array:
     """Hall's g(x) = (3/gamma) (cbrt(1 + gamma (x - gamma/6)) - 1), written so that gamma = 0 is no exception."""
     xp = namespace(gamma)
     inner = x - gamma / 6.0
@@ -285,10 +285,10 @@ def hall(x: float, gamma: Array) -> Array:
     return 3.0 * inner / (root**2 + root + 1.0)
 
 
-def hull(value: Array, std_error: Array, gamma: Array, quantile: float, ratio: bool) -> tuple[Array, Array]:
+def hull(value: Array, std_error: Array, gamma: Array, quantile: float | Array, ratio: bool) -> tuple[Array, Array]:
     """Ends of the hull of the t interval and Hall's skewness-corrected one; ratios on the logarithmic scale."""
     xp = namespace(value, std_error, gamma)
-    at_least = xp.full_like(gamma, quantile)
+    at_least = xp.zeros_like(gamma) + quantile
     down = xp.maximum(at_least, hall(quantile, gamma)) * std_error
     up = xp.maximum(at_least, -hall(-quantile, gamma)) * std_error
     if not ratio:
