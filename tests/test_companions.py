@@ -351,6 +351,27 @@ def test_some_rows_twins_and_tables():
     assert "<table>" in few._repr_html_()
 
 
+@pytest.mark.parametrize("kind", ["normal", "integers"])
+@pytest.mark.parametrize("n", [40, 120])
+def test_no_classifier_tells_replaced_rows_of_independent_features(kind, n):
+    """The area is 0.5 on average, also of classifiers that remember every value, and hardly ever above the limit."""
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.tree import DecisionTreeClassifier
+
+    for classifier in (DecisionTreeClassifier(random_state=0), KNeighborsClassifier(1)):
+        found = []
+        for seed in range(40):
+            draw = np.random.default_rng(seed)
+            X = draw.normal(size=(n, 2)) if kind == "normal" else draw.integers(0, 6, size=(n, 2)).astype(float)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                options = {"method": "classifier", "classifier": classifier, "features": [0], "folds": 4}
+                found.append(rl.extrapolation_check(X, **options, rng=seed))
+        areas = np.asarray([one.values[0] for one in found])
+        assert abs(areas.mean() - 0.5) < 3.5 * areas.std() / np.sqrt(len(areas))
+        assert sum(bool(one.beyond) for one in found) <= 1
+
+
 def test_the_classifier_is_the_users():
     from sklearn.linear_model import LogisticRegression
 
@@ -367,7 +388,7 @@ def test_the_classifier_is_the_users():
         ({"method": "density"}, ValueError, "method='density' is unknown"),
         ({"rows": 1}, ValueError, "rows=1: pass an integer of at least 2"),
         ({"folds": 1}, ValueError, "folds=1"),
-        ({"method": "classifier", "folds": 40}, ValueError, "folds=40 is more than the 20 rows"),
+        ({"method": "classifier", "folds": 40}, ValueError, "folds=40 is too many for 10 replaced rows"),
         ({"limit": -1}, ValueError, "limit=-1"),
         ({"classifier": object()}, ValueError, "method='neighbours' uses none"),
         ({"classifier": object(), "method": "classifier"}, TypeError, "has no predict_proba"),

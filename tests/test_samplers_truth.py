@@ -66,7 +66,7 @@ def test_a_fold_without_the_other_value_is_refused():
 
     X = np.random.default_rng(0).normal(size=(40, 2))
     X[:, 0] = np.arange(40) == 7
-    with pytest.raises(ValueError, match="crossfit=2.*only one value of column 0") as caught:
+    with pytest.raises(ValueError, match=r"crossfit=2.*only one value of column 0") as caught:
         rl.conditional_model_reliance(first, X, X[:, 0] + X[:, 1], crossfit=2, classifier=LogisticRegression(), rng=0)
     assert len(str(caught.value)) <= 300
 

@@ -184,8 +184,8 @@ class Residual:
     Right if the target is any function of the given columns that the regressor finds, plus errors that do not depend on
     them. Fitted on the evaluated rows, the means are cross-fitted: a row is predicted from the rows of other folds,
     because residuals of the rows a flexible regressor was fitted on are too small. A row's fold is a hash of its own
-    values: it does not depend on the order of the rows, nor on which other rows there are. Equal rows are dealt out over
-    the folds in turn: if they left together, the others' mean would be pushed away from them.
+    values: it does not depend on the order of the rows, nor on which other rows there are. Equal rows are dealt out
+    over the folds in turn: if they left together, the others' mean would be pushed away from them.
 
     Parameters
     ----------

@@ -130,8 +130,8 @@ class _FittedClassifier:
         for k in np.unique(fold):
             if len(np.unique(is_high[fold != k])) < 2:
                 raise ValueError(
-                    f"crossfit={folds}: the rows outside one of the folds hold only one value of column {self.column} of "
-                    "X, so a classifier learns nothing from them: give more rows of its rarer value, or crossfit=None"
+                    f"crossfit={folds}: the rows outside one of the folds hold only one value of column {self.column} "
+                    "of X, so a classifier learns nothing from them: give more rows of its rarer value, or no crossfit"
                 )
             model = copied(self.scrambler.classifier).fit(Z[fold != k], is_high[fold != k])
             found[fold == k] = model.predict_proba(Z[fold == k])[:, 1]

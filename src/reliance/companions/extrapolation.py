@@ -6,7 +6,7 @@ import dataclasses
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ Floats = NDArray[np.float64]
 METHODS = ("neighbours", "classifier")
 # Above these a feature is warned about: conventions, where rows of independent features have 1 and 0.5.
 LIMITS = {"neighbours": 1.25, "classifier": 0.65}
+# How many standard errors the area under the curve of few rows must be above 0.5, too, so that chance hardly ever is:
+# the folds' classifiers share rows, which made the spread of independent columns 1.1 to 1.25 times the formula's.
+_CHANCE = 4.0
 _CELLS = 2**21  # distances held at a time
 
 
@@ -128,13 +131,16 @@ def extrapolation_check(
         their standard deviations; for few columns. "classifier": how well a classifier tells replaced rows from real
         ones; needs scikit-learn, works with many columns and takes a model fit a feature and fold.
     rows : int
-        How many rows are replaced at most, chosen at random; each is compared with all n.
+        How many rows are replaced at most, chosen at random. "neighbours" compares each with all n; "classifier" takes
+        as many other rows as they are, so it replaces at most n / 2.
     limit : float, optional
-        Features above it are warned about; by default 1.25 (neighbours) or 0.65 (classifier).
+        Features above it are warned about; by default 1.25 (neighbours) or 0.65 (classifier; more for so few rows that
+        chance exceeds it more than once in 1000).
     classifier : scikit-learn classifier, optional
         With ``predict_proba``; cloned. By default gradient boosting of small trees.
     folds : int
-        Of the cross-validation; a row and its replaced copy are always in the same fold.
+        Of the cross-validation. No row is both taken as it is and replaced, and donors are rows of the same fold, so
+        that a fold shares no value with the rows the classifier was fitted on.
     rng : int, SeedSequence or Generator, optional
 
     Returns
@@ -161,19 +167,22 @@ def extrapolation_check(
     _check_numbers(rows, limit, folds, method, classifier)
     problem = prepare(lambda X: X, X, None, features, prediction_shift, rng=rng, names=names)
     scaled = _scaled(problem)
-    chosen = np.sort(_rng.ordering(problem.key, problem.n, 0)[: min(int(rows), problem.n)])
-    donors = plans.Shifts(problem.n, 1, problem.key).donors(range(problem.n), range(1))[chosen, 0]
-    outside = None
+    order, outside, least = _rng.ordering(problem.key, problem.n, 0), None, LIMITS[method]
     if method == "neighbours":
+        chosen = np.sort(order[: int(rows)])
+        donors = plans.Shifts(problem.n, 1, problem.key).donors(range(problem.n), range(1))[chosen, 0]
         values, outside = _distance_ratios(problem, scaled, chosen, donors)
     else:
-        values = _areas(problem, chosen, donors, classifier, int(folds))
+        chosen = order[: min(int(rows), problem.n // 2)]
+        deal = _deal(chosen, order[len(chosen) : 2 * len(chosen)], int(folds))
+        values = _areas(problem, deal, classifier)
+        least = max(least, 0.5 + _CHANCE * _chance_error(deal))
     result = Extrapolation(
         names=tuple(feature.name for feature in problem.features),
         values=values,
         outside=outside,
         method=method,
-        limit=LIMITS[method] if limit is None else float(limit),
+        limit=least if limit is None else float(limit),
         n=problem.n,
         rows=len(chosen),
         key=problem.key,
@@ -258,31 +267,56 @@ def _squares(a: Array, rows: Array, columns: Sequence[int]) -> Array:
     return total
 
 
-def _areas(problem: Problem, chosen: Indices, donors: Indices, classifier: Any, folds: int) -> Floats:
+class _Fold(NamedTuple):
+    """Rows that stay as they are, rows that are replaced, and the donors of these."""
+
+    real: Indices
+    replaced: Indices
+    donors: Indices
+
+
+def _deal(replaced: Indices, real: Indices, folds: int) -> list[_Fold]:
+    """Folds that share no row, be it real, replaced or a donor: what one says of another is then not about itself."""
+    if 2 * folds > len(replaced):
+        raise ValueError(
+            f"folds={folds} is too many for {len(replaced)} replaced rows, which need a donor in their fold: pass at "
+            f"most {len(replaced) // 2} folds, or more rows"
+        )
+    parts = [(real[k::folds], replaced[k::folds]) for k in range(folds)]
+    return [_Fold(own, other, np.roll(other, 1)) for own, other in parts]
+
+
+def _chance_error(deal: Sequence[_Fold]) -> float:
+    """The standard error of the mean area if real and replaced rows are alike (that of Mann and Whitney's test)."""
+    variances = [(a + b + 1) / (12 * a * b) for a, b in ((len(fold.real), len(fold.replaced)) for fold in deal)]
+    return float(np.sqrt(np.sum(variances))) / len(deal)
+
+
+def _areas(problem: Problem, deal: Sequence[_Fold], classifier: Any) -> Floats:
     """Cross-validated areas under the curve of real against replaced rows."""
     try:
         from sklearn.base import clone
         from sklearn.ensemble import HistGradientBoostingClassifier
         from sklearn.metrics import roc_auc_score
-        from sklearn.model_selection import GroupKFold
     except ImportError as error:
         raise ImportError(
             "method='classifier' needs scikit-learn, which is not installed: pip install scikit-learn"
         ) from (error)
-    if folds > len(chosen):
-        raise ValueError(f"folds={folds} is more than the {len(chosen)} rows: pass fewer")
     if classifier is None:
         classifier = HistGradientBoostingClassifier(max_leaf_nodes=8, early_stopping=False, random_state=0)
     every = np.asarray(_array.to_host(problem.flat), dtype=np.float64)
-    real = every[chosen]
-    label, group = np.repeat([0, 1], len(chosen)), np.tile(np.arange(len(chosen)), 2)
     found = []
     for feature in problem.features:
-        replaced = real.copy()
-        replaced[:, list(feature.columns)] = every[donors][:, list(feature.columns)]
-        both, areas = np.concatenate([real, replaced]), []
-        for train, test in GroupKFold(folds).split(both, label, group):
-            fitted = clone(classifier).fit(both[train], label[train])
-            areas.append(roc_auc_score(label[test], fitted.predict_proba(both[test])[:, 1]))
+        columns, rows, labels, areas = list(feature.columns), [], [], []
+        for fold in deal:
+            replaced = every[fold.replaced]
+            replaced[:, columns] = every[fold.donors][:, columns]
+            rows.append(np.concatenate([every[fold.real], replaced]))
+            labels.append(np.repeat([0, 1], [len(fold.real), len(fold.replaced)]))
+        for k in range(len(deal)):
+            rest = [other for other in range(len(deal)) if other != k]
+            train, label = (np.concatenate([part[other] for other in rest]) for part in (rows, labels))
+            fitted = clone(classifier).fit(train, label)
+            areas.append(roc_auc_score(labels[k], fitted.predict_proba(rows[k])[:, 1]))
         found.append(float(np.mean(areas)))
     return np.asarray(found)
