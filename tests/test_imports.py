@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "reliance"
 ORDER = (
     "_array",
     "words",
+    "tracing",
     "rng",
     "losses",
     "loss_checks",
@@ -76,8 +77,9 @@ PACKAGES = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 CORE = {"numpy", "scipy", "array_api_compat", "array_api_extra", "tqdm"}
 BACKENDS = {"torch", "jax", "jaxlib", "cupy", "array_api_strict", "dask"}
 HEAVY = ("torch", "jax", "cupy", "pandas", "sklearn", "matplotlib", "lightgbm", "xgboost")
-# _array.py knows the backend; models.py adapts torch modules; two modules use the frameworks' gradients.
-KNOW_BACKENDS = {"_array", "models", "several_inputs", "classes.torch_framework", "classes.jax_framework"}
+# _array.py knows the backend, tracing.py how JAX compiles; models.py adapts torch modules; two modules use the
+# frameworks' gradients.
+KNOW_BACKENDS = {"_array", "tracing", "models", "several_inputs", "classes.torch_framework", "classes.jax_framework"}
 
 
 @dataclass(frozen=True)

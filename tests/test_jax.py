@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import _array, functional
+from reliance import functional, tracing
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -63,12 +63,6 @@ def measure(name, model, **changes):
     return function(model, jnp.asarray(X), y, rng=5, **chosen)
 
 
-def compiled(model):
-    """How many programs each traced function of a model has."""
-    functions = {key: f for key, f in _array._compiled[model].items() if hasattr(f, "_cache_size")}
-    return sum(f._cache_size() for f in functions.values())
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Compilation
 
@@ -76,11 +70,12 @@ def compiled(model):
 @pytest.mark.parametrize("name", METHODS)
 def test_one_compilation_for_a_tile_shape(name):
     """Over 20 features, edge tiles, a second call, groups of any size and more draws."""
+    tracing._programs.clear()
     model = make_model()
     measure(name, model)
     chunked = METHODS[name][1]["block"] == (8, 4)
     # The base pass and the step; a tile of several blocks has a part and a join. A narrower last tile is padded.
-    assert compiled(model) == (3 if chunked else 2)
+    assert len(tracing._programs) == (3 if chunked else 2)
     COMPILATIONS.clear()
     measure(name, model)
     assert COMPILATIONS == []
@@ -92,12 +87,13 @@ def test_one_compilation_for_a_tile_shape(name):
 
 
 def test_another_tile_shape_is_one_more():
+    tracing._programs.clear()
     model = make_model()
     measure("pairs", model)
-    before = compiled(model)
+    before = len(tracing._programs)
     COMPILATIONS.clear()
     measure("pairs", model, block=(5, 6))
-    assert compiled(model) - before <= 2  # the step, and the base pass if its rows changed
+    assert len(tracing._programs) - before <= 2  # the step, and the base pass if its rows changed
     assert len(COMPILATIONS) <= 2
 
 
@@ -169,19 +165,19 @@ def test_untraceable_models_run_eagerly():
 @pytest.fixture
 def steps(monkeypatch):
     """Every compiled function with the operands of its first call; each call runs under a transfer guard."""
-    found, traced = {}, _array.traced
+    found, traced = {}, tracing.traced
 
-    def guarded(model, key, build, name):
-        function = traced(model, key, build, name)
+    def guarded(function, name):
+        function = traced(function, name)
 
         def call(*data):
-            found.setdefault(key[0].__name__, (function, data))
+            found.setdefault(name, (jax.jit(function), data))
             with jax.transfer_guard("disallow"):
                 return function(*data)
 
         return call
 
-    monkeypatch.setattr(_array, "traced", guarded)
+    monkeypatch.setattr(tracing, "traced", guarded)
     return found
 
 
@@ -191,7 +187,7 @@ def test_steps_lower_for_cuda_and_transfer_nothing(steps, name, x64):
         warnings.simplefilter("error")  # a step that failed under the guard would be run eagerly, with a warning
         measure(name, make_model())
         chunked = METHODS[name][1]["block"] == (8, 4)
-        assert set(steps) == {"_traced_base"} | ({"_traced_part", "_traced_join"} if chunked else {"_traced_step"})
+        assert set(steps) == {"traced_base"} | ({"traced_part", "traced_join"} if chunked else {"traced_step"})
         for function, data in steps.values():
             exported = jax.export.export(function, platforms=["cuda"])(*data)
             assert exported.platforms == ("cuda",)
@@ -234,7 +230,7 @@ SHARDED = """
     def opened(device, plan, block, loss):
         X, y = (jax.device_put(a, device) for a in (host, labels))
         problem = prepare(model, X, y, loss=loss, block=block, rng=1)
-        call = executors.Caller(problem.model, problem.flat.dtype)
+        call = executors.Caller(problem.model)
         base = blocks.base_pass(problem, call)
         return problem, base, call, blocks.make_executor(problem, plan, base, call, problem.features)
 

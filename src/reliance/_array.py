@@ -6,9 +6,7 @@ The only file that knows which backend it is running on: everything else is writ
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Callable, Iterator
-from types import MethodType
 from typing import Any, TypeAlias
 
 import array_api_compat as compat
@@ -339,71 +337,6 @@ def fold(step: Callable[[Array, Any], Array], carry: Array, items: Any) -> Array
     for item in items:
         carry = step(carry, item)
     return carry
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Tracing (JAX)
-
-_compiled: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
-
-
-def traced(
-    model: Callable[[Array], Array], key: Any, build: Callable[..., Callable[..., Any]], name: str
-) -> Callable[..., Any]:
-    """``jax.jit(build(model))``, compiled once per ``model`` and ``key`` and kept for as long as the model lives.
-
-    The compiled function holds the model only weakly, so the cache never keeps a model alive.
-    """
-    import jax
-
-    # A bound method is a new object each time it is looked up: its object is what lives.
-    owner, method = getattr(model, "__self__", model), getattr(model, "__func__", None)
-    key = (key, method)
-    try:
-        cache = _compiled.setdefault(owner, {})
-        alive: Callable[[], Any] = weakref.ref(owner)
-    except TypeError:  # not weakly referable or not hashable: compiled anew for each call
-        cache, alive = {}, lambda: owner
-    if key not in cache:
-
-        def compiled(*data: Any) -> Any:
-            return build(alive() if method is None else MethodType(method, alive()))(*data)
-
-        compiled.__name__ = name  # what JAX's logs call it
-        cache[key] = jax.jit(compiled)
-    function: Callable[..., Any] = cache[key]
-    return function
-
-
-def forget_stale(model: Callable[[Array], Array], shape: tuple[int, ...], dtype: DType) -> None:
-    """Drop what was compiled for a model that computes something else now.
-
-    Tracing bakes the arrays that a model closes over into the compiled function, and a model that was trained further
-    is the same object with other arrays. So its operations and constants, on two rows of that shape, are compared with
-    those it had before; tracing alone evaluates nothing. A model that takes no two rows is compiled for each call.
-    """
-    import jax
-
-    owner, method = getattr(model, "__self__", model), getattr(model, "__func__", None)
-    try:
-        cache = _compiled.setdefault(owner, {})
-    except TypeError:  # compiled anew for each call
-        return
-    place, now = ("trace", method), None
-    with contextlib.suppress(Exception):
-        # A new function, because JAX remembers the traces of those it has seen.
-        closed = jax.make_jaxpr(lambda x: model(x))(jax.ShapeDtypeStruct((2, *shape), dtype))
-        now = (str(closed.jaxpr), tuple(closed.consts))
-    if now is None or place not in cache or not _same_trace(cache[place], now):
-        for key in [key for key in cache if key[1] is method]:
-            del cache[key]
-    cache[place] = now
-
-
-def _same_trace(a: tuple[str, tuple[Any, ...]] | None, b: tuple[str, tuple[Any, ...]]) -> bool:
-    if a is None or a[0] != b[0]:  # the operations, with the shapes and dtypes of the constants
-        return False
-    return all(x is y or np.array_equal(np.asarray(x), np.asarray(y)) for x, y in zip(a[1], b[1], strict=True))
 
 
 def fetch(arrays: list[Array]) -> list[np.ndarray[Any, Any]]:

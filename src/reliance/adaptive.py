@@ -143,7 +143,7 @@ def measure_until(
         )
     if goal.top is not None and goal.top >= len(problem.features):
         raise ValueError(f"top={goal.top}: {len(problem.features)} features are ranked; pass a smaller number")
-    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
+    call = Caller(problem.model, blocks.call_rows(problem))
     exhausted = problem.n - 1 if plan_of(1).kind == "shifts" else math.inf  # independent draws never are all pairs
     most = _most_draws(problem, goal, exhausted)
     moments: dict[str, tuple[Moments, ...]] = {}

@@ -219,7 +219,7 @@ def _measure(
     method: str,
 ) -> dict[str, RelativeImportance]:
     """All features given all sets, for each loss by name."""
-    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
+    call = Caller(problem.model, blocks.call_rows(problem))
     total = len(sets) * len(problem.features) * plan.n * plan.columns
     with blocks.session(problem), blocks.progress(problem, total) as advance:
         base = blocks.base_pass(problem, call)

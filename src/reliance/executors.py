@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from reliance import _array, kernels
-from reliance._array import Array, DType
+from reliance import _array, kernels, tracing
+from reliance._array import Array
 from reliance.features import Feature
 from reliance.inputs import Problem
 from reliance.kernels import Lending, Part, Predict
@@ -26,7 +26,7 @@ from reliance.stores import Values
 
 
 class Context(NamedTuple):
-    """What a traced function depends on besides its operands: the key of its compilation."""
+    """What a traced function depends on besides the model and its operands."""
 
     losses: tuple[Loss | Metric, ...]
     shape: tuple[int, ...]
@@ -49,13 +49,11 @@ def predict_rows(model: Model, block: Array, limit: int | None) -> Array:
 class Caller:
     """Calls the model with at most ``limit`` rows; when memory runs out, halves them and goes on."""
 
-    def __init__(self, model: Model, dtype: DType, limit: int | None = None) -> None:
+    def __init__(self, model: Model, limit: int | None = None) -> None:
         self.model = model
-        self.dtype = dtype
         self.limit = limit
         self.traceable = True
         self._compiled: dict[Any, Callable[..., Any]] = {}
-        self._fresh = False
 
     def __call__(self, block: Array) -> Array:
         while True:
@@ -71,13 +69,9 @@ class Caller:
             try:
                 if not self.traceable:
                     return _bind(function, here, self.model.predict)(*data)
-                if not self._fresh:
-                    _array.forget_stale(self.model.predict, context.shape, self.dtype)
-                    self._fresh = True
                 if (function, here) not in self._compiled:
-                    build = partial(_bind, function, here)
-                    name, key = function.__name__.lstrip("_"), (function, here)
-                    self._compiled[key] = _array.traced(self.model.predict, key, build, name)
+                    bound = _bind(function, here, self.model.predict)
+                    self._compiled[function, here] = tracing.traced(bound, function.__name__.lstrip("_"))
                 return self._compiled[function, here](*data)
             except Exception as error:
                 if self.traceable and not _array.is_out_of_memory(error):
@@ -107,7 +101,7 @@ class Caller:
 
 
 def _bind(function: Callable[..., Any], context: Context, predict: Predict) -> Callable[..., Any]:
-    """``function`` with its context and model. Holds no data: compiled functions live as long as the model."""
+    """``function`` with its context and model."""
     model = Model(predict, predict)
     return partial(function, context, lambda block: predict_rows(model, block, context.limit))
 

@@ -44,7 +44,7 @@ def measure(
     check_choice(compare, COMPARE, "compare")
     if curves.wants_curves(problem) and plan.kind != "pairs":
         raise ValueError(f"keep={min(problem.keep & set(CURVES))!r}: {NEED_PAIRS}")
-    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
+    call = Caller(problem.model, blocks.call_rows(problem))
     with blocks.session(problem):
         base = blocks.base_pass(problem, call)
         base_risks(problem, base, compare)  # a ratio over 0 is an error before the work

@@ -44,7 +44,7 @@ class Fitted:
 
     @classmethod
     def of(cls, name: str, problem: Problem) -> Fitted:
-        call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
+        call = Caller(problem.model, blocks.call_rows(problem))
         with named(name), blocks.session(problem):
             return cls(name, problem, call, blocks.base_pass(problem, call))
 
@@ -167,7 +167,7 @@ def stacked(parts: Sequence[Fitted]) -> Fitted:
         # Twice: rows' own predictions are targets, too.
         output_bytes=2 * edges[-1] * _array.itemsize(predictions),
     )
-    call = Caller(model, problem.flat.dtype)
+    call = Caller(model)
     call.traceable = parts[0].call.traceable
     return Fitted("", problem, call, base)
 

@@ -204,7 +204,7 @@ def interaction_importance(
     joint = tuple(_together(pair) for pair in chosen)
     # Pairs overlap, which features of a call may not: so they are added behind the checks.
     problem = dataclasses.replace(problem, features=(*singles, *joint))
-    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
+    call = Caller(problem.model, blocks.call_rows(problem))
     with blocks.session(problem):
         base = blocks.base_pass(problem, call)
         risk = base_risks(problem, base, "difference")[0]

@@ -113,7 +113,7 @@ def local_importance(
     chosen = None if rows is None else _checked_rows(rows, problem.n)
     plan = _plan(problem, draws)
     some = problem if chosen is None else _some(problem, chosen)
-    call = Caller(some.model, some.flat.dtype, blocks.call_rows(some))
+    call = Caller(some.model, blocks.call_rows(some))
     with blocks.session(some):
         base = blocks.base_pass(some, call)
         if contributes:

@@ -105,7 +105,7 @@ def feature_impact(
         names=names,
     )
     held = {feature.name: held_values(problem, feature, probabilities) for feature in problem.features}
-    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
+    call = Caller(problem.model, blocks.call_rows(problem))
     with blocks.session(problem):
         base = blocks.base_pass(problem, call)
         _check_single(base, problem)

@@ -97,7 +97,7 @@ def sobol_total(
         _check_all_pairs(pairs, "form='product'")
         return _by_effects(problem, "product", "sobol_total")
     problem, plan = reliance_plan(problem, pairs)
-    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
+    call = Caller(problem.model, blocks.call_rows(problem))
     with blocks.session(problem):
         base = blocks.base_pass(problem, call)
         own = _own_predictions(problem, base)
@@ -177,7 +177,7 @@ def _by_effects(problem: Problem, form: str, method: str) -> Importance:
     if problem.n < 4:
         raise ValueError(f"X has {problem.n} rows: {method} compares effects of different pairs, give at least 4")
     plan: Plan = Pairs(problem.n)
-    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
+    call = Caller(problem.model, blocks.call_rows(problem))
     chosen = influential(problem.n)
     with blocks.session(problem):
         base = blocks.base_pass(problem, call)

@@ -268,7 +268,7 @@ def losses_of(data: Data, columns: tuple[int, ...], part: Split) -> tuple[Floats
         memory=data.memory,
         block=data.block,
     )
-    call = Caller(problem.model, problem.flat.dtype, blocks.call_rows(problem))
+    call = Caller(problem.model, blocks.call_rows(problem))
     with blocks.session(problem):
         return blocks.base_pass(problem, call).host_losses
 

@@ -362,7 +362,7 @@ def _base(problem: Problem, pairs: Pairs, answers: NDArray[Any]) -> Base:
         store=ArrayStore(np.arange(len(pairs.row), dtype=np.float64)[:, None], (1,)),
         targets=tuple(None if target is None else target[pairs.row] for target in problem.targets),
     )
-    return blocks.base_pass(numbered, Caller(numbered.model, numbered.flat.dtype))
+    return blocks.base_pass(numbered, Caller(numbered.model))
 
 
 def _runs(bag: Bag, uses: Uses, p: int) -> Iterator[Indices | slice]:
@@ -404,5 +404,5 @@ def _evaluated(
     store = _Borrowers(table, (table.shape[1],), pairs, uses, padded_columns(features))
     plan = _Borrowed(pairs.donor[uses.pair, uses.draw])
     problem = dataclasses.replace(problem, store=store)
-    call = Caller(problem.model, table.dtype, blocks.call_rows(problem))
+    call = Caller(problem.model, blocks.call_rows(problem))
     return blocks.evaluate(problem, plan, own, call, (_ANY,))

@@ -133,7 +133,7 @@ def _run_trees(jobs: list[Job], advance: Callable[[int], None]) -> Run:
 
 def _caller(problem: Problem, call: Caller) -> Caller:
     """A caller of the problem's own model, with the limit of rows that was found so far."""
-    return Caller(problem.model, call.dtype, call.limit)
+    return Caller(problem.model, call.limit)
 
 
 def _check_applies(route: str, behind: Problem | None) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, kernels
+from reliance import _array, kernels, tracing
 from reliance import losses as _losses
 from reliance._array import Array
 from reliance.blocks import ROUNDING
@@ -182,13 +182,9 @@ class Setting:
         return _array.from_host(values, xp, self.problem.device, _array.index_dtype(xp))
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function`` with the context; on JAX compiled, and kept as long as the ensemble lives."""
-        if _array.is_mutable(self.problem.xp):
-            return partial(function, self.context)
-        context = self.context
-        return _array.traced(
-            self.ensemble, (function, context), lambda _: partial(function, context), function.__name__
-        )
+        """``function`` with the context, on JAX compiled."""
+        bound = partial(function, self.context)
+        return bound if _array.is_mutable(self.problem.xp) else tracing.traced(bound, function.__name__)
 
     def padded(self, size: int) -> int:
         """On JAX, where a shape is a compilation, sizes are powers of two."""

@@ -1,0 +1,154 @@
+"""Functions compiled by JAX, shared between calls that compute the same, whatever objects they were made of.
+
+Tracing writes down what a function does: its operations, and the values of what it closes over. A model that was
+trained further, NumPy memory that was written to, a loss that reads a global: the same objects do something else.
+So every call traces anew, which evaluates nothing, and a program is found by what it does rather than by the objects
+that it came from. What a trace closes over becomes an operand: other weights need no other program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# Programs that are kept, the least recently used go first; and the bytes of constants that may be kept with them.
+MOST_PROGRAMS = 64
+MOST_BYTES = 2**28
+
+# Parameters of operations that only say how they are differentiated: new functions at each trace.
+_DERIVATIVES = frozenset({"jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd"})
+
+
+@dataclass(frozen=True, eq=False)
+class _Program:
+    run: Callable[[list[Any], list[Any]], list[Any]]
+    nbytes: int
+
+
+_programs: OrderedDict[Any, _Program] = OrderedDict()
+_lock = threading.Lock()
+
+
+def traced(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """``function`` of arrays, compiled by JAX. It is traced once for each shape of its operands, at the first call.
+
+    Make it anew for each call of the library: it holds the values that it closed over when it was traced.
+    """
+    import jax
+
+    known: dict[Any, tuple[_Program, list[Any], Any]] = {}
+
+    def call(*data: Any) -> Any:
+        leaves, tree = jax.tree.flatten(data)
+        shapes = (tree, tuple((leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)) for leaf in leaves))
+        if shapes not in known:
+            # A new function, because JAX remembers the traces of those it has seen.
+            closed, answer = jax.make_jaxpr(lambda *data: function(*data), return_shape=True)(*data)
+            consts = [jax.device_put(c) if isinstance(c, np.ndarray) else c for c in closed.consts]
+            known[shapes] = _find(closed, name), consts, jax.tree.structure(answer)
+        program, consts, structure = known[shapes]
+        return jax.tree.unflatten(structure, program.run(consts, leaves))
+
+    return call
+
+
+def _find(closed: Any, name: str) -> _Program:
+    """The program of a trace, the one that is kept if there is one."""
+    import jax
+
+    seen = _Seen()
+    key = (name, seen.jaxpr(closed.jaxpr))
+    with _lock:
+        if key in _programs:
+            _programs.move_to_end(key)
+            return _programs[key]
+    jaxpr = closed.jaxpr
+
+    def run(consts: list[Any], leaves: list[Any]) -> list[Any]:
+        answers: list[Any] = jax.core.eval_jaxpr(jaxpr, consts, *leaves)
+        return answers
+
+    run.__name__ = name  # what JAX's logs call it
+    program = _Program(jax.jit(run), seen.nbytes)
+    with _lock:
+        _programs[key] = program
+        while len(_programs) > MOST_PROGRAMS or _kept_bytes() > MOST_BYTES:
+            if len(_programs) == 1:
+                break
+            _programs.popitem(last=False)
+    return program
+
+
+def _kept_bytes() -> int:
+    return sum(program.nbytes for program in _programs.values())
+
+
+class _Seen:
+    """What a trace does, as something hashable: arrays by their values, variables by their order.
+
+    Anything else is compared as it compares itself, functions by identity, and lives as long as the key does; so no
+    later object can be mistaken for it. ``nbytes`` counts the arrays inside, which a program keeps.
+    """
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+
+    def jaxpr(self, jaxpr: Any) -> tuple[Any, ...]:
+        numbers: dict[Any, int] = {}
+
+        def new(variables: Any) -> tuple[Any, ...]:
+            for variable in variables:
+                numbers.setdefault(variable, len(numbers))
+            return tuple(str(variable.aval) for variable in variables)
+
+        def atoms(variables: Any) -> Iterator[Any]:
+            for atom in variables:
+                yield (str(atom.aval), self.value(atom.val)) if hasattr(atom, "val") else numbers[atom]
+
+        operands = new(jaxpr.constvars), new(jaxpr.invars)
+        steps = []
+        for step in jaxpr.eqns:
+            settings = tuple((k, self.value(v)) for k, v in sorted(step.params.items()) if k not in _DERIVATIVES)
+            steps.append((step.primitive.name, tuple(atoms(step.invars)), settings, new(step.outvars)))
+        return operands, tuple(steps), tuple(atoms(jaxpr.outvars))
+
+    def value(self, value: Any) -> Any:
+        if value is None or isinstance(value, bool | int | float | complex | str):
+            return type(value).__name__, repr(value)  # 1, 1.0 and True are equal, 0.0 and -0.0, too
+        if hasattr(value, "jaxpr") and hasattr(value, "consts"):
+            return self.jaxpr(value.jaxpr), tuple(map(self.value, value.consts))
+        if hasattr(value, "eqns"):
+            return self.jaxpr(value)
+        if isinstance(value, tuple | list):
+            return type(value).__name__, tuple(map(self.value, value))
+        if isinstance(value, dict):
+            return "dict", tuple((repr(k), self.value(v)) for k, v in value.items())
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            return self._array(value)
+        try:
+            hash(value)
+        except TypeError:
+            return _Itself(value)
+        return value
+
+    def _array(self, value: Any) -> Any:
+        try:
+            host = np.asarray(value)
+        except TypeError:  # JAX's typed random keys
+            return _Itself(value)
+        self.nbytes += host.nbytes
+        digest = hashlib.blake2b(np.ascontiguousarray(host).tobytes(), digest_size=16).digest()
+        return str(host.dtype), host.shape, digest
+
+
+@dataclass(frozen=True, eq=False)
+class _Itself:
+    """An object that cannot be compared: it is held, and nothing else equals it."""
+
+    value: Any
