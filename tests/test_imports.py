@@ -19,6 +19,7 @@ ORDER = (
     "words",
     "tracing",
     "rng",
+    "loss_formulas",
     "losses",
     "loss_checks",
     "outputs",

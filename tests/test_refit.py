@@ -568,7 +568,7 @@ def test_bad_questions_to_a_result(result):
         result.test(adjust="fdr")
     with pytest.raises(ValueError, match=r"level=95 is not a confidence level"):
         result.interval(95)
-    with pytest.raises(ValueError, match="divides by a risk that is 0"):
+    with pytest.raises(ValueError, match="divides by the risk, which is 0"):
         reliance(y=X[:, 0] * 0.0)
 
 

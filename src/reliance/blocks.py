@@ -159,9 +159,6 @@ def base_pass(problem: Problem, call: Caller) -> Base:
             losses.append(_losses.draw_losses(function, target, predictions[:, None, ...], problem.weights)[:, 0])
         else:
             losses.append(_losses.row_losses(function, target, predictions))
-    weights = problem.weights
-    if weights is not None:
-        weights = problem.xp.astype(weights, losses[0].dtype)
     host = tuple(np.asarray(a, dtype=np.float64) for a in _array.fetch(losses))
     for function, values in zip(problem.losses, host, strict=True):
         if not np.isfinite(values).all():
@@ -170,7 +167,7 @@ def base_pass(problem: Problem, call: Caller) -> Base:
                 "check y and the predictions there, or choose another loss"
             )
     width = int(np.prod(predictions.shape[1:], dtype=np.int64)) * _array.itemsize(predictions)
-    return Base(predictions, slack, targets, tuple(losses), host, weights, width)
+    return Base(predictions, slack, targets, tuple(losses), host, problem.weights, width)
 
 
 def _rounding_slack(predictions: Array) -> Array:

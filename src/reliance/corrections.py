@@ -63,8 +63,8 @@ class Runner:
         """The same rows, some of which do not count: they have no weight, but may lend."""
         weights = np.ones(self.problem.n) if self.problem.host_weights is None else self.problem.host_weights.copy()
         weights[gone] = 0.0
-        losses = self.base.losses[0]
-        device = _array.from_host(weights, self.problem.xp, self.problem.device, losses.dtype)
+        xp, dev = self.problem.xp, self.problem.device
+        device = _array.from_host(weights, xp, dev, _array.sum_dtype(xp, dev))
         problem = dataclasses.replace(self.problem, weights=device, host_weights=weights)
         return Runner(problem, dataclasses.replace(self.base, weights=device), self.call, self.advance)
 

@@ -20,7 +20,7 @@ from reliance import _array, inference
 from reliance.executors import Base
 from reliance.features import Feature
 from reliance.inputs import Problem
-from reliance.losses import is_numeric
+from reliance.loss_formulas import is_numeric
 from reliance.outputs import output
 from reliance.plans import Plan, Rectangle
 from reliance.reductions import Moments

@@ -120,7 +120,7 @@ class Base:
     losses : tuple of array (n,)
         l(i) on the device, per loss; ``host_losses`` the same on the host in float64.
     weights : array (n,) or None
-        In the dtype of the losses.
+        In the widest dtype of the device.
     output_bytes : int
         Bytes of one row's prediction.
     """

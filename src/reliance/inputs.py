@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from reliance import _array, models, several_inputs, tables
 from reliance._array import Array, Device, Namespace
 from reliance.features import Feature, column_names, resolve_features
-from reliance.losses import Loss, Metric, compares_labels, resolve_all
+from reliance.loss_formulas import is_numeric
+from reliance.losses import Loss, Metric, compares_labels, resolve_all, takes_weights
 from reliance.models import Model
 from reliance.rng import RandomState, resolve_key
 from reliance.several_inputs import Inputs
@@ -44,7 +45,7 @@ class Problem:
     targets : tuple
         For each loss what predictions are compared with, ``(n, ...)``; None for the model's own predictions.
     weights : array (n,) or None
-        Weights of the rows' losses; ``host_weights`` the same on the host in float64.
+        Weights of the rows' losses, the largest about 1; ``host_weights`` the same on the host in float64.
     features : tuple of Feature
     losses : tuple of Loss or Metric
     key : int
@@ -131,13 +132,13 @@ def prepare(
     _check_companion(X, weights, "weights")
     # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
     _check_finite(X, y)
-    host_weights = None if weights is None else _checked_weights(weights)
+    host_weights = None if weights is None else checked_weights(weights, losses)
     if inputs is None:
-        X, y, weights = models.at_home(model, X, y, weights)
+        X, y, _ = models.at_home(model, X, y, None)
         adapted = models.on_arrays_of(models.adapt(model, losses), X)
     else:
         inputs = inputs.at_home(model)
-        X, y, weights = (None if a is None else _array.beside(a, inputs.array) for a in (X, y, weights))
+        X, y = (None if a is None else _array.beside(a, inputs.array) for a in (X, y))
         adapted, names = inputs.model(models.adapt(model, losses)), inputs.names
     if table is not None:
         adapted = models.on_table(adapted, table)
@@ -145,7 +146,7 @@ def prepare(
         model=adapted,
         store=ArrayStore.of(X),
         targets=tuple(_target(function, y, adapted) for function in losses),
-        weights=weights,
+        weights=None if host_weights is None else _upload(host_weights, X),
         host_weights=host_weights,
         features=resolve_features(features, names, tuple(X.shape[1:])) if inputs is None else inputs.features,
         losses=losses,
@@ -271,12 +272,22 @@ def _check_finite(X: Array, y: Array | None) -> None:
         )
 
 
-def _checked_weights(weights: Array) -> NDArray[np.float64]:
-    """Weights on the host in float64, for inference."""
+def checked_weights(weights: Array, losses: Sequence[Loss | Metric]) -> NDArray[np.float64]:
+    """Weights on the host in float64, for inference, times a power of 2: no sum or square over- or underflows.
+
+    Only their proportions count, and powers of 2 leave every digit of these.
+    """
     if weights.ndim != 1:
         raise ValueError(
             f"weights has shape {tuple(weights.shape)}: give one number a row, shape ({weights.shape[0]},)"
         )
+    if not is_numeric(weights) or weights.dtype == _array.namespace(weights).bool:
+        raise TypeError(
+            f"weights has dtype {weights.dtype}: give one number a row. To leave rows out, take them out of X, y and "
+            "weights; weights of 0 and 1 keep their features as donors"
+        )
+    for function in losses:
+        check_takes_weights(function, "weights= is given")
     host = np.asarray(_array.to_host(weights), dtype=np.float64)
     if not np.isfinite(host).all():
         raise ValueError("weights holds NaN or infinite values: give finite, non-negative numbers")
@@ -284,7 +295,21 @@ def _checked_weights(weights: Array) -> NDArray[np.float64]:
         raise ValueError(f"weights holds negative values (the smallest is {host.min():g}): give non-negative numbers")
     if not host.any():
         raise ValueError("weights are all zero: at least one row must count")
-    return host
+    return np.asarray(np.ldexp(host, -int(np.frexp(host.max())[1])))
+
+
+def check_takes_weights(function: Loss | Metric, why: str) -> None:
+    """A metric that will be called with weights must take them: said before the work."""
+    if isinstance(function, Metric) and not takes_weights(function):
+        raise TypeError(
+            f"{why}, so metric {function.name!r} is called as (y, prediction, weights), but its functions take "
+            "no weights: give value and influence a third argument, weights=None"
+        )
+
+
+def _upload(values: NDArray[np.float64], X: Array) -> Array:
+    xp, dev = _array.namespace(X), _array.device(X)
+    return _array.from_host(values, xp, dev, _array.sum_dtype(xp, dev))
 
 
 def _target(function: Loss | Metric, y: Array | None, model: Model) -> Array | None:

@@ -143,7 +143,7 @@ def is_valid(functions: Sequence[Loss | Metric], predictions: Array) -> Array | 
     valid = None
     for function in functions:
         if function.valid is not None:
-            found = function.valid(predictions)
+            found = function.valid(_losses.own_columns(function, predictions))
             valid = found if valid is None else xp.logical_and(valid, found)
     return valid
 
@@ -219,8 +219,9 @@ def tile_sums(
         Row sums of D = L - l, column sums of w D, donor sums of w D, row sums of D^2, the flags, and the cells D.
     """
     xp = namespace(losses)
-    # Summed in the widest dtype of the device: squares of float32 losses overflow at losses of 1e19.
-    changes = xp.astype(losses - base[:, None], sum_dtype(xp, device(losses)), copy=False)
+    # Subtracted and summed in the widest dtype of the device: squares of float32 losses overflow at losses of 1e19.
+    wide = sum_dtype(xp, device(losses))
+    changes = xp.astype(losses, wide, copy=False) - xp.astype(base, wide, copy=False)[:, None]
     if mask is not None:
         changes = xp.where(mask, changes, xp.zeros_like(changes))
     parts = _weighted_sums(changes, weights, counts)

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 
-from reliance._array import Array, Namespace, is_floating, namespace, to_host
-from reliance.losses import (
-    Loss,
-    Metric,
-    auc,
-    check_shapes,
-    conform,
-    float_dtype,
-    is_numeric,
-    log_loss,
-    predicts_labels,
-    r2,
-)
-
-Host: TypeAlias = np.ndarray[Any, Any]
+from reliance._array import Array, is_floating, namespace, to_host
+from reliance.loss_formulas import Host, float_dtype, is_numeric
+from reliance.losses import Loss, Metric, check_shapes, conform, own_columns
 
 
 def check(loss: Loss | Metric, y: Array, prediction: Array) -> None:
     """Raise if the loss is not defined for these labels and base predictions. May wait for the device."""
+    y = own_columns(loss, y) if loss.target == "prediction" else y
     xp, prediction = namespace(y, prediction), conform(loss, y, prediction)
     check_shapes(loss, y, prediction)
     labels = _host(y)
-    if predicts_labels(loss):
+    if loss.labels:
         _check_labels(loss, labels, prediction)
     for what, x in (("y", y), ("the predictions", prediction)):
         if loss.target != "any" and not is_numeric(x):
@@ -39,15 +26,12 @@ def check(loss: Loss | Metric, y: Array, prediction: Array) -> None:
         raise ValueError(f"{loss.name}: y must be -1 or 1, got {_few(labels)}; for labels 0 and 1 pass 2*y - 1.")
     if loss.target == "count" and np.any(labels < 0):
         raise ValueError(f"{loss.name}: y must be >= 0, got {_few(labels[labels < 0])}; correct or drop those rows.")
-    if loss == auc and np.all(labels == labels[0]):
-        raise ValueError(f"auc: y holds only the class {labels[0]}; it needs rows of both classes, 0 and 1.")
-    if loss == r2 and np.all(labels == labels[:1]):
-        raise ValueError("r2: y is constant, so its variance is 0; pass loss='squared_error' or 'rmse'.")
     if loss.valid is not None and not bool(to_host(loss.valid(prediction))):
         low, high = float(to_host(xp.min(prediction))), float(to_host(xp.max(prediction)))
         raise ValueError(f"{loss.requirement or loss.name}; the predictions range from {low:.6g} to {high:.6g}.")
-    if loss == log_loss and prediction.ndim == 2:
-        _check_row_sums(xp, prediction)
+    why = "" if loss.undefined is None else loss.undefined(labels, prediction)
+    if why:
+        raise ValueError(f"{loss.name}: {why}.")
 
 
 def _check_classes(loss: Loss | Metric, labels: Host, prediction: Array) -> None:
@@ -76,15 +60,6 @@ def _check_integers(loss: Loss | Metric, what: str, values: Host, remedy: str) -
     broken = values[values != np.floor(values)] if values.dtype.kind == "f" else values[:0]
     if broken.size:
         raise ValueError(f"{loss.name}: {what} must be integer labels, got {_few(broken)}; {remedy}.")
-
-
-def _check_row_sums(xp: Namespace, prediction: Array) -> None:
-    sums = to_host(xp.sum(xp.astype(prediction, float_dtype(xp, prediction)), axis=1))
-    precision = float(xp.finfo(prediction.dtype).eps) if is_floating(xp, prediction.dtype) else 0.0
-    row = int(np.argmax(np.abs(sums - 1.0)))
-    if abs(sums[row] - 1.0) > max(1e-3, 8.0 * precision):
-        given = f"the probabilities of a row must sum to 1, but row {row} sums to {sums[row]:.6g}"
-        raise ValueError(f"log_loss: {given}; normalise them, or for logits pass loss='cross_entropy'.")
 
 
 def _host(x: Array) -> Host:

@@ -2,16 +2,20 @@
 
 Smaller is better everywhere: metrics are losses too (1 - AUC, 1 - R2, 1 - accuracy, RMSE). What the engine calls is
 pure, static in shape and never waits for the device; only ``check``, called once on the base predictions, reads values.
-The dtype of a loss is that of the prediction, at least float32, promoted with that of ``y`` where ``y`` is floating.
+Losses reach the engine as floating numbers, whatever a function of the user's own returned: unsigned integers must not
+wrap when they are subtracted, nor half precision lose what they differ by.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from reliance._array import Array, DType, Namespace, device, index_dtype, is_floating, map_draws, namespace, sum_dtype
+from reliance import loss_formulas as formulas
+from reliance._array import Array, device, map_draws, namespace, sum_dtype
+from reliance.loss_formulas import Host, float_dtype, is_numeric
 
 TARGETS = ("any", "real", "class", "sign", "count", "prediction")
 OUTPUTS = ("value", "probability", "score")
@@ -35,6 +39,14 @@ class Loss:
         ``prediction -> 0-d bool`` on the device: whether the loss is defined. Finiteness is checked elsewhere.
     requirement : str
         What the error says when ``valid`` answers no.
+    undefined : callable, optional
+        ``(y on the host, base predictions) -> str``: why the loss is not defined for them; "" if it is.
+    labels : bool
+        Whether predictions may be the labels themselves, whatever these are.
+    positive : bool
+        Whether there is one score a row: of the predicted probabilities of two classes, that of the second.
+    columns : (start, stop), optional
+        Which columns of the predictions are its own, where several methods of a model answer side by side.
     """
 
     name: str
@@ -43,6 +55,11 @@ class Loss:
     output: str = "value"
     valid: Callable[[Array], Array] | None = None
     requirement: str = ""
+    _: KW_ONLY
+    undefined: Callable[[Host, Array], str] | None = None
+    labels: bool = False
+    positive: bool = False
+    columns: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         _check_fields(self, self.rows)
@@ -60,7 +77,7 @@ class Metric:
         Of the same arguments: (n,) pseudo-losses whose (weighted) mean is the value. Population intervals need it.
     name : str, optional
         By default the name of ``value``.
-    target, output, valid, requirement
+    target, output, valid, requirement, undefined, labels, positive, columns
         As in `Loss`.
     """
 
@@ -72,6 +89,10 @@ class Metric:
     target: str = "any"
     valid: Callable[[Array], Array] | None = None
     requirement: str = ""
+    undefined: Callable[[Host, Array], str] | None = None
+    labels: bool = False
+    positive: bool = False
+    columns: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         _check_fields(self, self.value, self.influence or self.value)
@@ -92,210 +113,12 @@ def _name(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def float_dtype(xp: Namespace, x: Array) -> DType:
-    """The floating dtype, at least float32, that holds ``x``; integers go to the widest one."""
-    return xp.result_type(x.dtype, xp.float32) if is_floating(xp, x.dtype) else sum_dtype(xp, device(x))
-
-
-def _loss_dtype(xp: Namespace, y: Array, prediction: Array) -> DType:
-    dtype = float_dtype(xp, prediction)
-    return xp.result_type(dtype, y.dtype) if is_floating(xp, y.dtype) else dtype
-
-
-def is_numeric(x: Array) -> bool:
-    xp = namespace(x)
-    return is_floating(xp, x.dtype) or bool(xp.isdtype(x.dtype, ("bool", "integral")))
-
-
-def _per_row(xp: Namespace, losses: Array) -> Array:
-    """Several outputs: the mean over everything but the rows."""
-    return xp.mean(losses, axis=tuple(range(1, losses.ndim))) if losses.ndim > 1 else losses
-
-
-# Losses of numbers. Bounds are written with ``where``: NaN stays NaN, and torch's ``maximum`` with a Python scalar
-# would build it on the CPU first.
-
-
-@dataclass(frozen=True)
-class _Pointwise:
-    """``formula(xp, y, prediction, *parameters)`` in the dtype of the loss, averaged over the outputs.
-
-    Not a closure: equal formulas and parameters are equal objects, so that compiled functions are shared.
-    """
-
-    formula: Callable[..., Array]
-    parameters: tuple[float, ...] = ()
-
-    def __call__(self, y: Array, prediction: Array) -> Array:
-        xp = namespace(y, prediction)
-        dtype = _loss_dtype(xp, y, prediction)
-        y, prediction = xp.astype(y, dtype, copy=False), xp.astype(prediction, dtype, copy=False)
-        return _per_row(xp, self.formula(xp, y, prediction, *self.parameters))
-
-
-def _squared(xp: Namespace, y: Array, prediction: Array) -> Array:
-    return (y - prediction) ** 2
-
-
-def _absolute(xp: Namespace, y: Array, prediction: Array) -> Array:
-    return xp.abs(y - prediction)
-
-
-def _huber(xp: Namespace, y: Array, prediction: Array, delta: float) -> Array:
-    size = xp.abs(y - prediction)
-    inner = xp.where(size > delta, delta, size)
-    return inner * (size - 0.5 * inner)
-
-
-def _pinball(xp: Namespace, y: Array, prediction: Array, q: float) -> Array:
-    gap = y - prediction
-    return xp.where(gap < 0.0, (q - 1.0) * gap, q * gap)
-
-
-def _hinge(xp: Namespace, y: Array, prediction: Array) -> Array:
-    margin = 1.0 - y * prediction
-    return xp.where(margin < 0.0, 0.0, margin)
-
-
-def _poisson(xp: Namespace, y: Array, prediction: Array) -> Array:
-    log_ratio = xp.log(xp.where(y > 0.0, y, 1.0) / prediction)  # 0 log 0 = 0: it meets the factor y = 0 below
-    return 2.0 * (y * log_ratio - (y - prediction))
-
-
-# Losses of labels: predictions (m,) speak of class 1, predictions (m, C) of each class.
-
-
-def _of_label(xp: Namespace, y: Array, prediction: Array) -> Array:
-    """The entry of each row of ``prediction (m, C)`` that belongs to its label."""
-    return xp.take_along_axis(prediction, xp.astype(y, index_dtype(xp), copy=False)[:, None], axis=1)[:, 0]
-
-
-def _log_loss(y: Array, prediction: Array) -> Array:
-    xp = namespace(y, prediction)
-    dtype = _loss_dtype(xp, y, prediction)
-    # Clipped in the precision the probabilities came with: whether the labels are floats must not change the loss.
-    p = xp.astype(prediction, float_dtype(xp, prediction), copy=False)
-    eps = float(xp.finfo(p.dtype).eps)
-    p = _of_label(xp, y, p) if p.ndim == 2 else xp.where(xp.astype(y, dtype) == 1.0, p, 1.0 - p)
-    p = xp.where(p < eps, eps, p)
-    p = xp.where(p > 1.0 - eps, 1.0 - eps, p)
-    return -xp.log(xp.astype(p, dtype, copy=False))
-
-
-def _cross_entropy(y: Array, prediction: Array) -> Array:
-    xp = namespace(y, prediction)
-    z = xp.astype(prediction, _loss_dtype(xp, y, prediction), copy=False)
-    if z.ndim == 2:
-        top = xp.max(z, axis=1, keepdims=True)
-        return (top[:, 0] - _of_label(xp, y, z)) + xp.log(xp.sum(xp.exp(z - top), axis=1))
-    z = xp.where(xp.astype(y, z.dtype, copy=False) == 1.0, -z, z)
-    size = xp.abs(z)
-    return 0.5 * (z + size) + xp.log1p(xp.exp(-size))
-
-
-def _zero_one(y: Array, prediction: Array) -> Array:
-    xp = namespace(y, prediction)
-    dtype = _loss_dtype(xp, y, prediction)
-    if prediction.ndim == 2:
-        prediction = xp.argmax(prediction, axis=1)
-    if is_numeric(y) and is_numeric(prediction):  # NumPy's strings are compared as they are
-        common = dtype if is_floating(xp, y.dtype) or is_floating(xp, prediction.dtype) else index_dtype(xp)
-        y, prediction = xp.astype(y, common, copy=False), xp.astype(prediction, common, copy=False)
-    return xp.astype(y != prediction, dtype)
-
-
-# Both let NaN pass: non-finite predictions have their own, clearer error.
-
-
-def _is_probability(p: Array) -> Array:
-    xp = namespace(p)
-    slack = 4.0 * float(xp.finfo(p.dtype).eps) if is_floating(xp, p.dtype) else 0  # softmax may round above 1
-    return ~xp.any((p < 0) | (p > 1 + slack))
-
-
-def _is_positive(prediction: Array) -> Array:
-    return ~namespace(prediction).any(prediction <= 0)
-
-
-# Metrics: their sums, and so their values, are in the widest dtype of the device.
-
-
-def _wide(x: Array) -> Array:
-    xp = namespace(x)
-    return xp.astype(x, sum_dtype(xp, device(x)), copy=False)
-
-
-def _mean(x: Array, weights: Array | None) -> Array:
-    """Mean over the rows."""
-    xp, x = namespace(x), _wide(x)
-    if weights is None:
-        return xp.mean(x, axis=0)
-    w = xp.reshape(_wide(weights), (-1,) + (1,) * (x.ndim - 1))
-    return xp.sum(w * x, axis=0) / xp.sum(w)
-
-
-@dataclass(frozen=True)
-class _MeanOf:
-    """The value of a metric from its pseudo-losses."""
-
-    influence: Callable[..., Array]
-
-    def __call__(self, y: Array, prediction: Array, weights: Array | None = None) -> Array:
-        return _mean(self.influence(y, prediction, weights), weights)
-
-
-def _auc(y: Array, prediction: Array, weights: Array | None = None) -> Array:
-    """A + 1{y=1} (W/W1) (1 - F0 - A) + 1{y=0} (W/W0) (F1 - A), A = 1 - AUC.
-
-    F0 and F1 are the (weighted) shares of negatives and positives below the score, ties counting 1/2.
-    """
-    xp = namespace(y, prediction)
-    order = xp.argsort(prediction)
-    # Everything in the order of the scores: searching sorted values among themselves is several times faster.
-    s, positive = xp.take(prediction, order, axis=0), xp.take(_wide(y), order, axis=0)
-    w = xp.ones_like(positive) if weights is None else xp.take(_wide(weights), order, axis=0)
-    w1, w0 = w * positive, w * (1.0 - positive)
-    total1, total0 = xp.sum(w1), xp.sum(w0)
-    left, right = xp.searchsorted(s, s, side="left"), xp.searchsorted(s, s, side="right")
-
-    def share_below(v: Array, total: Array) -> Array:
-        below = xp.cumulative_sum(v, include_initial=True)
-        return (xp.take(below, left, axis=0) + xp.take(below, right, axis=0)) / (2.0 * total)
-
-    f0, f1 = share_below(w0, total0), share_below(w1, total1)
-    value, total = xp.sum(w1 * (1.0 - f0)) / total1, total0 + total1
-    of_positive, of_negative = (1.0 - f0 - value) * (total / total1), (f1 - value) * (total / total0)
-    losses = value + positive * of_positive + (1.0 - positive) * of_negative
-    return xp.take(losses, xp.argsort(order), axis=0)
-
-
-def _r2(y: Array, prediction: Array, weights: Array | None = None) -> Array:
-    """1 - R2 = R: R + (L - R (y - ybar)^2) / Var(y); outputs are pooled (scikit-learn: ``variance_weighted``)."""
-    losses, wide = _wide(squared_error.rows(y, prediction)), _wide(y)
-    spread = _per_row(namespace(y), (wide - _mean(wide, weights)) ** 2)
-    variance = _mean(spread, weights)
-    rho = _mean(losses, weights) / variance
-    return rho + (losses - rho * spread) / variance
-
-
-def _rmse(y: Array, prediction: Array, weights: Array | None = None) -> Array:
-    """sqrt(m) + (L - m) / (2 sqrt(m)), m the mean over rows and outputs; 0 for a perfect fit."""
-    xp, losses = namespace(y, prediction), _wide(squared_error.rows(y, prediction))
-    mean = _mean(losses, weights)
-    root = xp.sqrt(xp.where(mean > 0.0, mean, 1.0))
-    return xp.where(mean > 0.0, root + (losses - mean) / (2.0 * root), 0.0)
-
-
-def _inaccuracy(y: Array, prediction: Array, weights: Array | None = None) -> Array:
-    return _wide(_zero_one(y, prediction))
-
-
 def huber(delta: float = 1.0) -> Loss:
     """Half the squared error up to ``delta``, linear beyond."""
     if not 0.0 < delta < float("inf"):
         raise ValueError(f"huber: delta={delta!r} must be a positive number.")
     name = "huber" if delta == 1 else f"huber(delta={float(delta)!r})"
-    return Loss(name, _Pointwise(_huber, (float(delta),)), "real")
+    return Loss(name, formulas.Pointwise(formulas.huber, (float(delta),)), "real")
 
 
 def pinball(q: float = 0.5) -> Loss:
@@ -303,24 +126,43 @@ def pinball(q: float = 0.5) -> Loss:
     if not 0.0 < q < 1.0:
         raise ValueError(f"pinball: q={q!r} must lie strictly between 0 and 1.")
     name = "pinball" if q == 0.5 else f"pinball(q={float(q)!r})"
-    return Loss(name, _Pointwise(_pinball, (float(q),)), "real")
+    return Loss(name, formulas.Pointwise(formulas.pinball, (float(q),)), "real")
 
 
 _PROBABILITIES = "log_loss needs probabilities in [0, 1]; for logits (raw scores) pass loss='cross_entropy'"
 _RATES = "poisson_deviance needs predictions > 0; if the model predicts log rates, return their exp"
 
-squared_error = Loss("squared_error", _Pointwise(_squared), "real")
-absolute_error = Loss("absolute_error", _Pointwise(_absolute), "real")
-log_loss = Loss("log_loss", _log_loss, "class", "probability", _is_probability, _PROBABILITIES)
-cross_entropy = Loss("cross_entropy", _cross_entropy, "class", "score")
-zero_one = Loss("zero_one", _zero_one)  # target "any": plain predictions are compared for equality, whatever they are
-hinge = Loss("hinge", _Pointwise(_hinge), "sign", "score")
-poisson_deviance = Loss("poisson_deviance", _Pointwise(_poisson), "count", "value", _is_positive, _RATES)
-prediction_shift = Loss("prediction_shift", _Pointwise(_squared), "prediction")
-auc = Metric(_MeanOf(_auc), _auc, name="auc", target="class", output="probability")
-r2 = Metric(_MeanOf(_r2), _r2, name="r2", target="real")
-rmse = Metric(_MeanOf(_rmse), _rmse, name="rmse", target="real")
-accuracy = Metric(_MeanOf(_inaccuracy), _inaccuracy, name="accuracy")
+squared_error = Loss("squared_error", formulas.Pointwise(formulas.squared), "real")
+absolute_error = Loss("absolute_error", formulas.Pointwise(formulas.absolute), "real")
+log_loss = Loss(
+    "log_loss",
+    formulas.log_loss,
+    "class",
+    "probability",
+    formulas.is_probability,
+    _PROBABILITIES,
+    undefined=formulas.wrong_sums,
+)
+cross_entropy = Loss("cross_entropy", formulas.cross_entropy, "class", "score")
+# Target "any": plain predictions are compared for equality, whatever they are.
+zero_one = Loss("zero_one", formulas.zero_one, labels=True)
+hinge = Loss("hinge", formulas.Pointwise(formulas.hinge), "sign", "score")
+poisson_deviance = Loss(
+    "poisson_deviance", formulas.Pointwise(formulas.poisson), "count", "value", formulas.is_positive, _RATES
+)
+prediction_shift = Loss("prediction_shift", formulas.Pointwise(formulas.squared), "prediction")
+auc = Metric(
+    formulas.MeanOf(formulas.auc),
+    formulas.auc,
+    name="auc",
+    target="class",
+    output="probability",
+    undefined=formulas.one_class,
+    positive=True,
+)
+r2 = Metric(formulas.MeanOf(formulas.r2), formulas.r2, name="r2", target="real", undefined=formulas.constant_labels)
+rmse = Metric(formulas.MeanOf(formulas.rmse), formulas.rmse, name="rmse", target="real")
+accuracy = Metric(formulas.MeanOf(formulas.inaccuracy), formulas.inaccuracy, name="accuracy", labels=True)
 
 _NUMBERS = (squared_error, absolute_error, huber(), pinball(), poisson_deviance, prediction_shift)
 _LABELS = (log_loss, cross_entropy, zero_one, hinge)
@@ -355,11 +197,6 @@ def resolve_all(loss: Any) -> tuple[Loss | Metric, ...]:
     return found
 
 
-def predicts_labels(loss: Loss | Metric) -> bool:
-    """Whether predictions may be the labels themselves, whatever these are."""
-    return loss in (zero_one, accuracy)
-
-
 def has_rows(loss: Loss | Metric) -> bool:
     """Whether there are values of rows, a loss's own or through a metric's influence function."""
     return not isinstance(loss, Metric) or loss.influence is not None
@@ -367,21 +204,47 @@ def has_rows(loss: Loss | Metric) -> bool:
 
 def compares_labels(loss: Loss | Metric) -> bool:
     """Whether ``y`` holds labels, so that a classifier's own classes say what they are."""
-    return loss.target == "class" or predicts_labels(loss)
+    return loss.target == "class" or loss.labels
+
+
+def is_squared(loss: Loss | Metric) -> bool:
+    """Whether it is squared error, under any name, of labels or of the model's own predictions."""
+    return isinstance(loss, Loss) and loss.rows == squared_error.rows and loss.columns is None
+
+
+def takes_weights(metric: Metric) -> bool:
+    """Whether its functions can be called as ``(y, prediction, weights)``, as far as their signatures tell."""
+    for function in (metric.value, metric.influence):
+        if function is None:
+            continue
+        try:
+            inspect.signature(function).bind(None, None, None)
+        except TypeError:
+            return False
+        except ValueError:  # a function that does not tell
+            continue
+    return True
+
+
+def own_columns(loss: Loss | Metric, prediction: Array) -> Array:
+    """The columns of the predictions that are the loss's own."""
+    return prediction if loss.columns is None else prediction[:, loss.columns[0] : loss.columns[1]]
 
 
 def conform(loss: Loss | Metric, y: Array, prediction: Array) -> Array:
-    """View predictions (m, 1) as (m,) where ``y`` is (m,), and take the second of two columns for AUC."""
+    """Its own columns; (m, 1) as (m,) where ``y`` is (m,); and the second of two where one score a row is taken."""
+    prediction = own_columns(loss, prediction)
     if y.ndim == 1 and prediction.ndim == 2:
         if prediction.shape[1] == 1:
             return prediction[:, 0]
-        if prediction.shape[1] == 2 and loss == auc:
+        if prediction.shape[1] == 2 and loss.positive:
             return prediction[:, 1]
     return prediction
 
 
 def row_losses(loss: Loss, y: Array, prediction: Array) -> Array:
-    """The losses (m,) of the rows."""
+    """The losses (m,) of the rows, floating."""
+    y = own_columns(loss, y) if loss.target == "prediction" else y
     prediction = conform(loss, y, prediction)
     check_shapes(loss, y, prediction)
     remedy = "one loss per row is needed; wrap a metric of all rows in Metric(value)"
@@ -405,7 +268,7 @@ def draw_losses(metric: Metric, y: Array, predictions: Array, weights: Array | N
         value = metric.value(y, prediction, *extra)
         if isinstance(value, bool | int | float):
             return xp.full((n,), float(value), dtype=sum_dtype(xp, dev), device=dev)
-        return xp.broadcast_to(_wide(_shaped(metric, value, (), "value must return one number")), (n,))
+        return xp.broadcast_to(formulas.wide(_shaped(metric, value, (), "value must return one number")), (n,))
 
     return map_draws(one, predictions)
 
@@ -415,7 +278,10 @@ def _shaped(loss: Loss | Metric, answer: Any, shape: tuple[int, ...], remedy: st
     if given is None or tuple(given) != shape:
         what = type(answer).__name__ if given is None else f"shape {tuple(given)}"
         raise ValueError(f"loss {loss.name!r} returned {what} instead of shape {shape}: {remedy}.")
-    return answer
+    if not is_numeric(answer):
+        raise TypeError(f"loss {loss.name!r} returned dtype {answer.dtype}: return real numbers.")
+    xp = namespace(answer)
+    return xp.astype(answer, float_dtype(xp, answer), copy=False)
 
 
 # Checks: shapes everywhere, for they are static; values once.
@@ -424,13 +290,13 @@ def _shaped(loss: Loss | Metric, answer: Any, shape: tuple[int, ...], remedy: st
 def check_shapes(loss: Loss | Metric, y: Array, prediction: Array) -> None:
     ys, ps = tuple(y.shape), tuple(prediction.shape)
     same_rows, column = len(ys) > 0 and ps[:1] == ys[:1], len(ys) == 2 and ys[1] == 1
-    if loss.target == "class" or predicts_labels(loss):
-        fits = same_rows and len(ys) == 1 and (len(ps) == 1 or (len(ps) == 2 and loss != auc))
+    if compares_labels(loss):
+        fits = same_rows and len(ys) == 1 and (len(ps) == 1 or (len(ps) == 2 and not loss.positive))
         remedy = f"y must hold one label per row, of shape {ys[:1]}; for one-hot y pass its argmax over axis 1"
         if len(ys) == 1:
             remedy = "the predictions must be of shape (n,) or (n, classes)"
-            if loss == auc:
-                remedy = "auc takes one score per row; measure one class c against the rest, with y == c"
+            if loss.positive:
+                remedy = f"{loss.name} takes one score per row; measure one class c against the rest, with y == c"
     elif loss.target == "any":
         fits, remedy = same_rows and not (column and len(ps) == 1), ""
     else:

@@ -124,10 +124,10 @@ def base_risks(problem: Problem, base: Base, compare: str) -> list[float]:
     """The base risk of each loss, which a ratio divides by."""
     risks = [inference.risk(values, problem.host_weights) for values in base.host_losses]
     for function, risk in zip(problem.losses, risks, strict=True):
-        if compare == "ratio" and risk == 0:
+        if compare == "ratio" and risk <= 0:
             raise ValueError(
-                f"compare='ratio' divides by the base risk, which is 0 under loss={function.name!r}: "
-                "use compare='difference'"
+                f"compare='ratio' divides by the base risk, which is {risk:g} under loss={function.name!r}, not above "
+                "0: use compare='difference'"
             )
     return risks
 

@@ -371,6 +371,11 @@ def check_prediction(prediction: Any, block: Array, model: Model) -> None:
     if same_kind and prediction.shape[:1] == block.shape[:1]:
         return
     name = name_of(model.source)
+    if isinstance(prediction, np.ma.MaskedArray):
+        raise TypeError(
+            f"model {name} returned a masked array, whose masked entries are no predictions: return an array, or drop "
+            "the rows that it masks"
+        )
     if not is_array(prediction):
         raise TypeError(
             f"model {name} returned {type(prediction).__name__}, not an array: return one prediction a row as a "

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reliance._array import Array, namespace
-from reliance.losses import Loss, Metric, float_dtype
+from reliance.loss_formulas import float_dtype
+from reliance.losses import Loss, Metric
 
 
 @dataclass(frozen=True)

@@ -246,6 +246,10 @@ def _ask(
         raise ValueError(
             f"the reference's risk is {risk:g}: a share of a negative risk is no allowance; pass relative=False"
         )
+    if compare == "ratio" and risk < 0.0:
+        raise ValueError(
+            f"compare='ratio' divides by the risk, and the reference's is {risk:g}: pass compare='difference'"
+        )
     bound = (1.0 + float(epsilon)) * risk if relative else risk + float(epsilon)
     return Question(model_class, problem, data, risk, bound, float(epsilon), relative, reference, compare, conditional)
 

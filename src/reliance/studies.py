@@ -16,7 +16,7 @@ from reliance.corrections import DERIVATIVE_DRAWS, Effect, Runner
 from reliance.draws import DonorDraws, Residuals, Sampler, ValueDraws
 from reliance.features import Feature
 from reliance.inference import Summary
-from reliance.inputs import Problem
+from reliance.inputs import Problem, check_takes_weights
 from reliance.losses import has_rows
 from reliance.plans import Plan
 from reliance.reductions import Moments
@@ -72,12 +72,17 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
         return Measured(study.plan, (nothing,) * losses, _no_effect(study), None, None, 0, "given")
     piece = Feature(feature.name, target)
     if not given:
+        if refits:
+            _check_weighted(study)
         moments = runner.moments(runner.problem.store, study.plan, piece)
         replicates, extra = _replicates(study, piece, given, None) if refits else (None, 0)
         count = _count(study.plan) + extra
         return Measured(study.plan, moments, _no_effect(study), replicates, None, count, "marginal")
     parts = study.sampler.fit(study.fitted_on, target, given).on(study.variables.matrix)
     store, plan = _replacement(runner.problem, parts, study.plan, piece, None)
+    known = isinstance(parts, Residuals) and parts.design is not None
+    if isinstance(parts, Residuals | Thresholds) and not known and any(map(has_rows, runner.problem.losses)):
+        _check_weighted(study)
     _report_alone(parts, feature)
     moments = runner.moments(store, plan, piece)
     if not any(map(has_rows, runner.problem.losses)):  # nothing can be said of the error but that of the draws
@@ -88,6 +93,11 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
     replicates, extra = _replicates(study, piece, given, parts)
     trained, more = (None, 0) if study.training is None else _training_replicates(study, piece, given)
     return Measured(plan, moments, None, replicates, trained, _count(plan) + extra + more, _route(study.sampler))
+
+
+def _check_weighted(study: Study) -> None:
+    for function in study.runner.problem.losses:
+        check_takes_weights(function, "this sampler's error is measured with rows of weight 0")
 
 
 def _no_effect(study: Study) -> Effect:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
+_COLUMNS = ("Series", "Index", "ExtensionArray", "Array", "ChunkedArray")
 _LARGEST = 2**53  # integers up to here are numbers of float64, too
 
 
@@ -35,7 +36,8 @@ def _of_library(x: Any) -> bool:
 
 
 def _is_column(x: Any) -> bool:
-    return type(x).__name__ in ("Series", "ChunkedArray", "Array", "Categorical", "Index") or hasattr(x, "type")
+    """By its classes: a table's own columns answer to any name that an attribute could have."""
+    return any(kind.__name__ in _COLUMNS for kind in type(x).__mro__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +137,7 @@ def _numbers(series: Any) -> NDArray[Any] | None:
 def _is_plain(series: Any) -> bool:
     """No entry is missing, and the type is one that NumPy has: pandas' own types with a mask are kept as they are."""
     native = series.to_native()
-    if hasattr(native, "iloc"):
+    if hasattr(type(native), "iloc"):
         return isinstance(native.dtype, np.dtype) and native.dtype.kind in "biuf"
     return int(series.null_count()) == 0
 

@@ -164,9 +164,10 @@ class FiniteClass:
         question, n = table.question, state.fitted[0].problem.n
         if question.compare == "ratio":
             for k, part in parts.items():
-                if state.risks[k] == 0.0:
+                if state.risks[k] <= 0.0:
                     raise ValueError(
-                        f"compare='ratio' divides by the risk, which is 0 for {part.name!r}: pass compare='difference'"
+                        f"compare='ratio' divides by the risk, which is {state.risks[k]:g} for {part.name!r}, not "
+                        "above 0: pass compare='difference'"
                     )
         if isinstance(advance, Reporter):  # announced in features: here rows are what takes time
             advance.expect(len(parts) * len(question.features) * n**2 - advance.total)

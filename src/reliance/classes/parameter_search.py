@@ -237,6 +237,11 @@ class Search:
         first = np.zeros(1, dtype=np.int64)
         donors = dataclasses.replace(self.schedule, count=count).donors(first)[0]
         risk, switched = self._risks(theta, operands, donors)
+        if compare == "ratio" and risk <= 0.0:
+            raise ValueError(
+                f"compare='ratio' divides by the risk, which is {risk:g} for a model of the class: pass "
+                "compare='difference'"
+            )
         return switched / risk if compare == "ratio" else switched - risk
 
     def member(self, theta: Array) -> Member:

@@ -16,7 +16,8 @@ from reliance.constant_plans import Constants, ConstantStore
 from reliance.executors import Base, Caller
 from reliance.features import Feature
 from reliance.inputs import Problem
-from reliance.losses import Loss, float_dtype
+from reliance.loss_formulas import float_dtype
+from reliance.losses import Loss
 from reliance.models import name_of
 from reliance.rng import Indices
 from reliance.stores import ArrayStore

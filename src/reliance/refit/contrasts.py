@@ -57,8 +57,11 @@ def contrast(without: Floats, given: Floats, at: Measured, compare: str) -> Cont
     """
     w, change, null = at.weights, without - given, inference.null_value(compare)
     unit = w * given if compare == "ratio" else w
-    if np.mean(unit) == 0.0:
-        raise ValueError("compare='ratio' divides by a risk that is 0: use compare='difference'")
+    if compare == "ratio" and np.mean(unit) <= 0.0:
+        raise ValueError(
+            f"compare='ratio' divides by the risk, which is {inference.risk(given, w):g}, not above 0: use "
+            "compare='difference'"
+        )
     nothing = np.zeros_like(change)
     h = variance.kernel(change, nothing, np.sum((w * change) ** 2), w, unit, nothing, 1)
     size, m = np.bincount(at.split), at.distinct

@@ -10,7 +10,7 @@ import numpy as np
 from reliance import _array, rng, tables
 from reliance._array import Array
 from reliance.inputs import as_array
-from reliance.losses import Loss, Metric, predicts_labels
+from reliance.losses import Loss, Metric
 from reliance.rng import Indices
 
 
@@ -61,7 +61,7 @@ def take_columns(X: Any, columns: Sequence[int]) -> Any:
 
 def are_labels(losses: Iterable[Loss | Metric]) -> bool:
     """Whether y holds classes, of which every fold should have its share."""
-    return any(loss.target in ("class", "sign") or predicts_labels(loss) for loss in losses)
+    return any(loss.target in ("class", "sign") or loss.labels for loss in losses)
 
 
 def is_random(cv: Any) -> bool:

@@ -18,7 +18,7 @@ from reliance._array import Array
 from reliance.executors import Base
 from reliance.features import Feature
 from reliance.inputs import Problem
-from reliance.losses import prediction_shift, squared_error
+from reliance.losses import is_squared
 from reliance.outputs import real_losses
 from reliance.reductions import Moments
 from reliance.structure.joint_moments import Effects, JointSums, Monomial
@@ -105,7 +105,8 @@ class LinearRoute:
 def linear_route(problem: Problem, base: Base) -> LinearRoute | None:
     """The route of a linear model, if the model is one, the loss a squared difference and the output single."""
     form = models.linear_form(problem.model.source)
-    squares = real_losses(problem.losses) in ((squared_error,), (prediction_shift,))
+    measured = real_losses(problem.losses)
+    squares = len(measured) == 1 and is_squared(measured[0])
     if form is None or not squares or len(base.targets[0].shape) != 1:
         return None
     coef, intercept = form

@@ -85,7 +85,9 @@ def piece_changes(context: Context, moves: Array, rows: Rows, row: Array) -> tup
     targets = tuple(xp.take(target, row, axis=0) for target in rows.targets)
     found, flags = _answers(context, raw, targets, moves)
     base = own_losses(context, rows)
-    return xp.stack([losses - xp.take(own, row) for losses, own in zip(found, base, strict=True)]), flags
+    wide = _array.sum_dtype(xp, _array.device(moves))
+    pairs = [[xp.astype(a, wide, copy=False) for a in pair] for pair in zip(found, base, strict=True)]
+    return xp.stack([losses - xp.take(own, row) for losses, own in pairs]), flags
 
 
 def predicted(context: Context, raw: Array) -> Array:

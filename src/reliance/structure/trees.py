@@ -71,7 +71,7 @@ class TreeRoute:
         Sums of numbers of few digits, such as the votes of pure leaves, are exact in any order.
         """
         setting, ensemble = self.setting, self.setting.ensemble
-        labels = ensemble.finish.output == "argmax" or any(f.name == "zero_one" for f in setting.problem.losses)
+        labels = ensemble.finish.output == "argmax" or any(f.labels for f in setting.problem.losses)
         if not labels or not setting.adds_shares or len(ensemble.roots) == 1:
             return False
         return not np.array_equal(ensemble.value, np.round(ensemble.value * 2.0**20) / 2.0**20)
