@@ -205,7 +205,7 @@ def test_metrics_groups_and_tables():
     frame = whole.to_frame()
     assert frame.loc["x0 × x1", "value"] == whole.values[0] < 0
     assert frame.loc["x0 × x1", "lower"] == whole.interval()[0, 0]
-    assert whole.to_dict()["pairs"][0] == ("x0", "x1")
+    assert whole.to_dict()["pairs"][0] == ["x0", "x1"]
     assert "x0 × x1" in repr(whole)
     assert "<table>" in whole._repr_html_()
     nothing = [k for k, pair in enumerate(whole.pairs) if "x3" in pair]

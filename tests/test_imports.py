@@ -15,8 +15,10 @@ PACKAGE = Path(__file__).parents[1] / "src" / "reliance"
 
 # The path of the data. A module imports only what stands before it; __init__ gathers them all.
 ORDER = (
-    "_array",
     "words",
+    "records",
+    "files",
+    "_array",
     "tracing",
     "rng",
     "loss_formulas",
@@ -54,6 +56,7 @@ ORDER = (
     "corrections",
     "export",
     "curves",
+    "importance_files",
     "plots",
     "results",
     "comparisons",

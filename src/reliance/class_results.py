@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +13,14 @@ from reliance import export, plots
 from reliance._array import Array
 from reliance.classes.protocol import Range
 from reliance.model_classes import Members
+from reliance.records import Record, plain
 
 Floats = NDArray[np.float64]
 _BY_FEATURE = ("lower", "upper", "achieved_lower", "achieved_upper", "lower_risks", "upper_risks", "outer", "spread")
-_SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClassReliance:
+class ClassReliance(Record):
     """How little and how much the good models of a class rely on each of p features.
 
     Attributes
@@ -73,24 +72,18 @@ class ClassReliance:
     outer: Floats | None = None
     members: Members | None = None
 
-    def __post_init__(self) -> None:
-        for name in _BY_FEATURE:
-            given = getattr(self, name)
-            if given is not None:
-                own = np.array(given, dtype=np.float64)
-                own.flags.writeable = False
-                object.__setattr__(self, name, own)
+    _dtypes = dict.fromkeys(_BY_FEATURE, np.float64)
+    _not_plain = ("lower_models", "upper_models", "members")
 
     @property
     def gap(self) -> Floats:
         """(p, 2): how far what is certified lies beyond what was achieved, at both ends; nan where nothing is."""
-        return np.stack([self.achieved_lower - self.lower, self.upper - self.achieved_upper], axis=1)
+        with np.errstate(invalid="ignore"):  # both ends may be infinite
+            return np.stack([self.achieved_lower - self.lower, self.upper - self.achieved_upper], axis=1)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields but the models, as plain Python numbers, strings and lists."""
-        left_out = ("lower_models", "upper_models", "members")
-        fields = [field.name for field in dataclasses.fields(self) if field.name not in left_out]
-        return {name: export.plain(getattr(self, name)) for name in (*fields, "gap")}
+        """All fields but the models, and the gap, as strict JSON: plain numbers, strings and lists, None for NaN."""
+        return {**super().to_dict(), "gap": plain(self.gap)}
 
     def to_frame(self) -> Any:
         """A pandas DataFrame, one row per feature."""
@@ -118,22 +111,17 @@ class ClassReliance:
 
     def _table(self) -> export.Table:
         title = (
-            f"{self._method}: {self.compare} of {self.loss} over {self.model_class}, n = {self.n}, "
+            f"{self._method}: {self.compare} of {export.short(self.loss)} over {export.short(self.model_class)}, "
+            f"n = {self.n}, "
             f"risk at most {self.bound:.4g} (reference {self.reference_risk:.4g})"
         )
         if self.members is not None:
             title += f", {int(self.members.inside.sum())} of {len(self.members.names)} models"
-        chosen, closing = np.arange(len(self.names)), ""
-        if len(chosen) > _SHOWN:
-            chosen = np.argsort(-self.achieved_upper, kind="stable")[:_SHOWN]
-            closing = f"the {_SHOWN} largest of {len(self.names)} features; to_frame() has all"
-        header = ["feature", "lower", "upper", "achieved lower", "achieved upper"]
-        columns = [self.lower, self.upper, self.achieved_lower, self.achieved_upper]
+        columns = {"lower": self.lower, "upper": self.upper}
+        columns |= {"achieved lower": self.achieved_lower, "achieved upper": self.achieved_upper}
         if self.outer is not None:
-            header += [f"outer {self.confidence:.0%}", ""]
-            columns += [self.outer[:, 0], self.outer[:, 1]]
-        cells = [[export.short(self.names[k]), *(export.number(column[k]) for column in columns)] for k in chosen]
-        return export.Table(title, header, cells, closing)
+            columns |= {f"outer {self.confidence:.0%}": self.outer[:, 0], "": self.outer[:, 1]}
+        return export.by_feature(title, self.names, columns, self.achieved_upper)
 
     def __repr__(self) -> str:
         return self._table().text()

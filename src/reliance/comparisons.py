@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import inference, plots
+from reliance import export, inference, plots
+from reliance.records import Record
 from reliance.results import Importance, TestResult
 
 Floats = NDArray[np.float64]
+_SHOWN = 10  # sets, each with its table
 
 
-@dataclass(frozen=True, eq=False)
-class Influence:
+@dataclass(frozen=True, eq=False, repr=False)
+class Influence(Record):
     """How rows move the p estimates of a set: measured rows (p, n), those of the sampler's fit (p, m), groups (p, J).
 
     What the estimates of two sets have in common cancels in the difference of their influences. ``replicates`` are the
@@ -30,8 +32,8 @@ class Influence:
     training_replicates: Floats | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Delta:
+@dataclass(frozen=True, eq=False, repr=False)
+class Delta(Record):
     """The difference of two relative importances, measured on the same rows with the same random numbers.
 
     A non-zero difference between the set G and the larger set G with N says that the feature depends on N given G
@@ -67,24 +69,27 @@ class Delta:
         return plots.draw(plots.DELTA, kind, self, ax, options)
 
     def __repr__(self) -> str:
-        ends = self.interval()
-        lines = [
-            f"  {name:<12} {value: .6g}  [{low: .6g}, {high: .6g}]"
-            for name, value, (low, high) in zip(self.names, self.values, ends, strict=True)
-        ]
-        return "\n".join([f"Delta of {len(self.names)} features, 95% intervals", *lines])
+        low, high = self.interval().T
+        columns = {"difference": self.values, "lower 95%": low, "upper 95%": high}
+        title, by = f"Delta of {len(self.names)} features", np.abs(self.values)
+        return export.by_feature(title, self.names, columns, by, rest="values has all").text()
 
 
-@dataclass(frozen=True, eq=False)
-class RelativeImportance(Mapping[str, Importance]):
+@dataclass(frozen=True, eq=False, repr=False)
+class RelativeImportance(Record, Mapping[str, Importance]):
     """Relative importances given several sets of variables: ``result["X2"]`` is an `Importance`."""
 
     sets: dict[str, Importance]
     influences: dict[str, Influence]
 
+    # Results are equal to themselves alone, as every other one; a Mapping's equality would leave them without a hash.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+    _not_plain = ("influences",)
+
     def __getitem__(self, name: str) -> Importance:
         if name not in self.sets:
-            raise KeyError(f"{name!r} is not one of the sets {', '.join(map(repr, self.sets))}")
+            raise KeyError(f"{name!r} is not one of the sets {export.listed(self.sets)}")
         return self.sets[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -124,7 +129,11 @@ class RelativeImportance(Mapping[str, Importance]):
         return plots.draw(plots.SETS, kind, self, ax, options)
 
     def __repr__(self) -> str:
-        return "\n".join(f"given {name or '(nothing)'}:\n{result!r}" for name, result in self.sets.items())
+        shown = [
+            f"given {export.short(name) or '(nothing)'}:\n{self.sets[name]!r}" for name in list(self.sets)[:_SHOWN]
+        ]
+        more = len(self.sets) - len(shown)
+        return "\n".join([*shown, *([f"and {more} more sets, by name"] if more else [])])
 
 
 def _training_variance(one: Influence, other: Influence) -> Floats | float:

@@ -23,6 +23,7 @@ from reliance.inputs import Problem
 from reliance.loss_formulas import is_numeric
 from reliance.outputs import output
 from reliance.plans import Plan, Rectangle
+from reliance.records import Record
 from reliance.reductions import Moments
 from reliance.rng import Indices, as_indices
 from reliance.structure.distinct import distinct_values
@@ -32,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class Curve(Record):
     """The mean prediction for each value of a feature, at the m distinct values that occur in the data.
 
     Attributes
@@ -49,13 +50,7 @@ class Curve:
     mean: Floats
     ice: Floats | None = None
 
-    def __post_init__(self) -> None:
-        for name in ("values", "mean", "ice"):
-            given = getattr(self, name)
-            if given is not None:
-                own = np.array(given, dtype=np.float64)
-                own.flags.writeable = False
-                object.__setattr__(self, name, own)
+    _dtypes = dict.fromkeys(("values", "mean", "ice"), np.float64)
 
 
 def wants_curves(problem: Problem) -> bool:

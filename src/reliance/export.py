@@ -1,18 +1,18 @@
-"""Results as text, HTML, and files that anybody can read: JSON or npz, never pickle."""
+"""Results as text and HTML."""
 
 from __future__ import annotations
 
 import html
-import json
 import math
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-_VERSION = 1
+from reliance.words import listed as listed
+from reliance.words import short as short
+
+_SHOWN = 20
 
 
 class Table(NamedTuple):
@@ -50,79 +50,23 @@ def number(value: float, form: str = "#.4g") -> str:
     return "-" if math.isnan(value) else format(float(value), form).rstrip(".")
 
 
-def short(name: str, most: int = 40) -> str:
-    """A name that fits a table or an axis: one line, not too long."""
-    name = " ".join(name.split())
-    return name if len(name) <= most else name[: most - 3] + "..."
-
-
-def listed(names: Sequence[str], most: int = 5) -> str:
-    """Some of many names, for messages."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more
-
-
-def plain(value: Any) -> Any:
-    """Arrays and tuples as lists, everything else as it is."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no nan and no infinity: they become "nan", "inf" and "-inf", which float() and NumPy read."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _suffix(path: Path) -> str:
-    if path.suffix.lower() not in (".json", ".npz"):
-        raise ValueError(f"path={str(path)!r} must end in .json or .npz")
-    return path.suffix.lower()
-
-
-def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) -> None:
-    """Write fields (arrays, numbers, strings, tuples, None) exactly. npz: the arrays, and a header with the rest."""
-    path = Path(path)
-    as_json = _suffix(path) == ".json"
-    arrays: dict[str, Any] = {
-        name: value for name, value in fields.items() if isinstance(value, np.ndarray) and not as_json
-    }
-    rest = _finite({name: plain(value) for name, value in fields.items() if name not in arrays})
-    text = json.dumps({"format": f"reliance.{kind}", "version": _VERSION, **rest}, allow_nan=False)
-    if as_json:
-        path.write_text(text, encoding="utf-8")
-        return
-    with path.open("wb") as file:
-        np.savez(file, header=np.array(text), **arrays)
-
-
-def kind_of(path: str | os.PathLike[str]) -> str:
-    """Which kind of result a file holds."""
-    path = Path(path)
-    if _suffix(path) == ".json":
-        found = json.loads(path.read_text(encoding="utf-8"))
-    else:
-        with np.load(path, allow_pickle=False) as file:
-            found = json.loads(str(file["header"])) if "header" in file.files else {}
-    kind = found.get("format", "") if isinstance(found, dict) else ""
-    return str(kind).removeprefix("reliance.")
-
-
-def read(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
-    """The fields of a file that `write` wrote; lists where there were tuples, and arrays where JSON held them."""
-    path = Path(path)
-    if _suffix(path) == ".json":
-        found = json.loads(path.read_text(encoding="utf-8"))
-    else:
-        with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
-        found.update(json.loads(str(found.pop("header", "{}"))))
-    if not isinstance(found, dict) or found.pop("format", None) != f"reliance.{kind}":
-        raise ValueError(f"path={str(path)!r} holds no saved {kind}: give a file that its save method wrote")
-    if found.pop("version", None) != _VERSION:
-        raise ValueError(f"path={str(path)!r} was saved by another version of reliance: read it with that version")
-    return found
+def by_feature(
+    title: str,
+    names: Sequence[str],
+    columns: Mapping[str, Any],
+    by: Any,
+    name: str = "feature",
+    forms: Sequence[str] | None = None,
+    rest: str = "to_frame() has all",
+) -> Table:
+    """One row per feature, or of many those that are largest by some numbers; what is not known comes last."""
+    chosen, closing = np.arange(len(names)), ""
+    if len(chosen) > _SHOWN:
+        chosen = np.argsort(-np.asarray(by), kind="stable")[:_SHOWN]
+        closing = f"the {_SHOWN} largest of {len(names)} {name}s; {rest}"
+    forms = forms or ["#.4g"] * len(columns)
+    cells = [
+        [short(names[k]), *(number(float(c[k]), form) for c, form in zip(columns.values(), forms, strict=True))]
+        for k in map(int, chosen)
+    ]
+    return Table(title, [name, *columns], cells, closing)

@@ -240,6 +240,20 @@ def interval(
         return np.stack(hull(values, errors, gamma, quantile, ratio), axis=1)
 
 
+def known_interval(result: Any, level: float) -> Floats:
+    """The intervals ``(p, 2)`` of a result for its table or figure: nan where it has none, and no warnings.
+
+    What interval() would say to someone who asks is left out by not saying it: filters of warnings belong to all
+    threads, and must not be touched.
+    """
+    check_level(level)  # also where there is no interval
+    with np.errstate(all="ignore"):
+        try:
+            return np.asarray(getattr(result, "_interval", result.interval)(level))
+        except ValueError:
+            return np.full((len(result.names), 2), math.nan)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Tests: statistics and p-values of p features
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from reliance import export, results
+from reliance import files, results
 from reliance.impact.impact_results import Impact
 from reliance.refit.null_results import NullImportance
 from reliance.refit.results import AlgorithmReliance
@@ -42,7 +42,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bool((again.values == result.values).all())
     True
     """
-    kind = export.kind_of(path)
+    kind = files.kind_of(path)
     if kind not in _READERS:
-        raise ValueError(f"path={str(path)!r} holds no saved Importance or other result: give a file that save wrote")
+        raise ValueError(
+            f"path={files.named(path)} holds no saved Importance or other result: give a file that save wrote"
+        )
     return _READERS[kind](path)

@@ -13,23 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, inference, plots
+from reliance import export, importance_files, inference, plots
 from reliance.curves import Curve
 from reliance.inference import Summary
+from reliance.records import Record
 
 Floats = NDArray[np.float64]
 FORMULATIONS = ("population", "fixed-data", "random-variable")
-_OTHER_ERRORS = ("fixed_data_error", "random_variable_error", "row_error")
-_ERRORS = ("std_error", "skewness", "degrees_of_freedom", "monte_carlo_share", *_OTHER_ERRORS)
-_BY_FEATURE = ("values", "replaced_risk", "draws", "row_values", "evaluations", "tree_values", *_ERRORS)
-_SHOWN = 20
+_BY_FEATURE = ("values", "replaced_risk", "draws", "row_values", "evaluations", "tree_values", *importance_files.ERRORS)
 # Simulated at n = 200, squared error, 95%: lognormal(0.5), (0.75) and (1) features have a gamma of 0.3, 0.5 and 0.6 and
 # all pairs covered 0.94, 0.93 and 0.90. A limit on gamma, not on the skewness: it is gamma that shrinks with the rows.
 _SKEWED = 0.3
 
 
-@dataclass(frozen=True, eq=False)
-class TestResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class TestResult(Record):
     """Tests of p features against no importance (a difference of 0, a ratio of 1)."""
 
     names: tuple[str, ...]
@@ -40,9 +38,15 @@ class TestResult:
     alternative: str
     adjust: str
 
+    def __repr__(self) -> str:
+        title = f"{self.method} test, alternative {self.alternative}, adjusted: {self.adjust}"
+        columns = {"statistic": self.statistic, "p": self.p_value, "p adjusted": self.p_adjusted}
+        forms, rest = ("#.4g", ".2g", ".2g"), "p_value has all"
+        return export.by_feature(title, self.names, columns, self.statistic, forms=forms, rest=rest).text()
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Importance:
+class Importance(Record):
     """How much a model relies on each of p features, measured on n rows with K draws per row.
 
     Attributes
@@ -116,16 +120,13 @@ class Importance:
     tree_values: Floats | None = None
     degrees_of_freedom: Floats = dataclasses.field(default_factory=lambda: np.full(1, math.nan))
 
+    _dtypes = importance_files.DTYPES
+
     def __post_init__(self) -> None:
         known = np.broadcast_to(self.degrees_of_freedom, len(self.names))
         freedom = np.where(np.isnan(known), inference.degrees_of_freedom(self.plan_kind, self.n), known)
         object.__setattr__(self, "degrees_of_freedom", freedom)
-        for name in _BY_FEATURE:
-            given = getattr(self, name)
-            if given is not None:
-                own = np.array(given, dtype=np.int64 if name == "evaluations" else np.float64)
-                own.flags.writeable = False
-                object.__setattr__(self, name, own)
+        super().__post_init__()
 
     # -----------------------------------------------------------------------------------------------------------------
     # Inference
@@ -145,14 +146,14 @@ class Importance:
         inference.check_known(formulation, FORMULATIONS, "formulation")
         inference.check_level(level)
         if formulation == "population":
-            self._check("the population interval", self.std_error)
+            found = self._interval(level)
             if self._skewed():
                 warnings.warn(
                     f"the losses of {export.listed(self._skewed())} are very skewed for {self.n} rows: the population "
                     "interval may cover less than its level; more rows help, or a loss with lighter tails",
                     stacklevel=2,
                 )
-            return self._population(level)
+            return found
         if formulation == "random-variable":
             self._check("the random-variable interval", self.random_variable_error)
             return inference.interval(self.values, self.random_variable_error, self.n * self.draws_per_row - 1, level)
@@ -162,6 +163,12 @@ class Importance:
                 "measure with draws=2 or more"
             )
         return inference.interval(self.values, self.fixed_data_error, max(self.draws_per_row - 1, 1), level)
+
+    def _interval(self, level: float) -> Floats:
+        """The population interval, without a word about what it rests on: tables and figures repeat no warning."""
+        self._check("the population interval", self.std_error)
+        gamma, ratio, df = self.skewness, self.compare == "ratio", self.degrees_of_freedom
+        return inference.interval(self.values, self.std_error, df, level, gamma=gamma, ratio=ratio)
 
     def test(self, alternative: str = "greater", method: str = "t", adjust: str = "holm") -> TestResult:
         """Test each feature against no importance.
@@ -201,11 +208,6 @@ class Importance:
         )
         adjusted = inference.adjust(p_value, adjust)
         return TestResult(self.names, statistic, p_value, adjusted, method, alternative, adjust)
-
-    def _population(self, level: float) -> Floats:
-        """The population interval, without a word."""
-        gamma, ratio, df = self.skewness, self.compare == "ratio", self.degrees_of_freedom
-        return inference.interval(self.values, self.std_error, df, level, gamma=gamma, ratio=ratio)
 
     def _skewed(self) -> list[str]:
         """The features whose population interval may cover less than its level."""
@@ -278,13 +280,6 @@ class Importance:
         columns |= {name: getattr(self, name) for name in ("replaced_risk", "monte_carlo_share", "evaluations")}
         return pd.DataFrame({**columns, "route": list(self.routes)}, index=pd.Index(self.names, name="feature"))
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain Python numbers, strings and lists."""
-        found = {name: export.plain(value) for name, value in self._fields().items()}
-        if self.curves is not None:
-            found["curves"] = {name: _plain_curve(curve) for name, curve in self.curves.items()}
-        return found
-
     def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
         """Draw the result with matplotlib and return the Axes.
 
@@ -298,28 +293,25 @@ class Importance:
         return plots.draw(plots.IMPORTANCE, kind, self, ax, options)
 
     def _uncertainty(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Interval and adjusted p of the default formulation, nan where they cannot be had; never warns."""
-        inference.check_level(level)
-        if np.isnan(self.std_error).all():
-            unknown = np.full(len(self.names), math.nan)
-            return np.stack([unknown, unknown], axis=1), unknown
-        return self._population(level), self.test().p_adjusted
+        """Interval and adjusted p of the default formulation, nan where they cannot be had; never raises nor warns."""
+        bounds = inference.known_interval(self, level)
+        try:
+            return bounds, self.test().p_adjusted
+        except ValueError:
+            return bounds, np.full(len(self.names), math.nan)
 
     def _table(self) -> export.Table:
         draws = "all pairs" if self.plan_kind == "pairs" else f"{self.plan_kind}, {self.draws_per_row} per row"
-        title = f"{self.method}: {self.compare} of {self.loss}, n = {self.n}, {draws}, base risk {self.base_risk:.4g}"
+        what = f"{self.method}: {self.compare} of {export.short(self.loss)}"
+        title = f"{what}, n = {self.n}, {draws}, base risk {self.base_risk:.4g}"
         bounds, p = self._uncertainty()
-        chosen, closing = np.arange(len(self.names)), ""
-        if len(chosen) > _SHOWN:
-            chosen = np.argsort(-self.values, kind="stable")[:_SHOWN]
-            closing = f"the {_SHOWN} largest of {len(self.names)} features; to_frame() has all"
-        if skewed := [export.short(name) for name in self._skewed()]:
-            closing += ("\n" if closing else "") + f"very skewed, interval and p may disagree: {export.listed(skewed)}"
-        cells = [
-            [export.short(self.names[i]), *map(export.number, (self.values[i], *bounds[i])), export.number(p[i], ".2g")]
-            for i in chosen
-        ]
-        return export.Table(title, ["feature", "value", "lower 95%", "upper 95%", "p (Holm)"], cells, closing)
+        columns = {"value": self.values, "lower 95%": bounds[:, 0], "upper 95%": bounds[:, 1], "p (Holm)": p}
+        forms = ("#.4g", "#.4g", "#.4g", ".2g")
+        table = export.by_feature(title, self.names, columns, self.values, forms=forms)
+        if not (skewed := self._skewed()):
+            return table
+        words = f"very skewed, interval and p may disagree: {export.listed(skewed)}"
+        return table._replace(closing=f"{table.closing}\n{words}" if table.closing else words)
 
     def __repr__(self) -> str:
         return self._table().text()
@@ -332,41 +324,12 @@ class Importance:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a ``.json`` or ``.npz`` file, exactly; `load` reads it."""
-        # Readers of JSON in other languages keep integers to 53 bits only: the key is written as text.
-        curves = {} if self.curves is None else _curve_arrays(self.curves)
-        fields = {**self._fields(), "curves": self.curves is not None, **curves}
-        export.write(path, "Importance", {**fields, "key": str(self.key)})
-
-    def _fields(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        importance_files.write(path, self._fields())
 
 
 def load(path: str | os.PathLike[str]) -> Importance:
     """Read a result that `Importance.save` wrote."""
-    found = export.read(path, "Importance")
-    for name in ("names", "routes", "block"):
-        found[name] = None if found[name] is None else tuple(found[name])
-    curves = _read_curves(found, found["names"])
-    return Importance(**{**found, "key": int(found["key"]), "base_risk": float(found["base_risk"]), "curves": curves})
-
-
-_CURVE = ("values", "mean", "ice")
-
-
-def _plain_curve(curve: Curve) -> dict[str, Any]:
-    return {part: export.plain(getattr(curve, part)) for part in _CURVE}
-
-
-def _curve_arrays(curves: dict[str, Curve]) -> dict[str, Any]:
-    """A field for each array, numbered: names may hold any sign."""
-    return {f"curve_{k}_{part}": getattr(c, part) for k, c in enumerate(curves.values()) for part in _CURVE}
-
-
-def _read_curves(found: dict[str, Any], names: Sequence[str]) -> dict[str, Curve] | None:
-    if not found.pop("curves", False):
-        return None
-    parts = [{part: found.pop(f"curve_{k}_{part}") for part in _CURVE} for k in range(len(names))]
-    return {name: Curve(**part) for name, part in zip(names, parts, strict=True)}
+    return Importance(**importance_files.read(path))
 
 
 def from_summaries(
@@ -389,16 +352,17 @@ def from_summaries(
     stopped: str = "",
 ) -> Importance:
     """The result of p features that were measured together."""
-    drawn = [s.draws for s in summaries if s.draws is not None]
-    errors: dict[str, Any] = {name: np.asarray([getattr(s, name) for s in summaries]) for name in _ERRORS}
+    errors: dict[str, Any] = {
+        name: np.asarray([getattr(s, name) for s in summaries]) for name in importance_files.ERRORS
+    }
     return Importance(
         names=tuple(names),
         values=np.asarray([s.value for s in summaries]),
         compare=compare,
         base_risk=float(base_risk),
         replaced_risk=np.asarray([s.replaced_risk for s in summaries]),
-        draws=np.stack(drawn) if drawn else None,
-        row_values=np.stack([s.row_values for s in summaries if s.row_values is not None]) if keep_rows else None,
+        draws=_stacked([s.draws for s in summaries]),
+        row_values=_stacked([s.row_values for s in summaries]) if keep_rows else None,
         n=n,
         evaluations=np.asarray(evaluations, dtype=np.int64),
         routes=tuple(routes),
@@ -412,3 +376,9 @@ def from_summaries(
         stopped=stopped,
         **errors,
     )
+
+
+def _stacked(parts: Sequence[Floats | None]) -> Floats | None:
+    """``(p, K)``, nan where a feature has none of what others have; None if none has any."""
+    known = next((part for part in parts if part is not None), None)
+    return None if known is None else np.stack([np.full_like(known, math.nan) if p is None else p for p in parts])

@@ -1,14 +1,36 @@
-"""Values as error messages show them: on one line, and never all of a large one."""
+"""What messages and tables say about names and values that may be long or many."""
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Iterable
 from typing import Any
+
+_NAME = 40
+_ROOM = 120
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 10**6  # cut once, below
+
+
+def short(name: str, most: int = _NAME) -> str:
+    """A name that fits a table or an axis: one line, not too long."""
+    name = " ".join(name[: 10 * most].split()) + ("..." if len(name) > 10 * most else "")
+    return name if len(name) <= most else name[: most - 3] + "..."
 
 
 def shown(value: Any, most: int = 60) -> str:
-    """``repr(value)`` on one line, at most ``most`` characters of it."""
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # a value that cannot be shown must not hide what is wrong with it
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+    """The repr of what the user passed, on one line and not too long."""
+    return short(_BRIEF.repr(value), most)
+
+
+def listed(names: Iterable[Any], most: int = 5) -> str:
+    """Some of many names or values, for messages: at most five, as many as fit."""
+    names = list(names)
+    few: list[str] = []
+    for name in names[:most]:
+        few.append(shown(name, _NAME))
+        if len(", ".join(few)) > _ROOM:
+            del few[max(1, len(few) - 1) :]
+            break
+    more = len(names) - len(few)
+    return ", ".join(few) + (f" and {more} more" if more else "")

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance.records import Record
+
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Members:
+class Members(Record):
     """The models of a finite class, one by one.
 
     Attributes

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from reliance import _array, export, plans
 from reliance import rng as _rng
 from reliance._array import Array
-from reliance.companions.shown import frame, frozen, table
+from reliance.companions.shown import frame
 from reliance.inputs import Problem, check_choice, prepare
 from reliance.losses import prediction_shift
+from reliance.records import Record
 from reliance.rng import Indices, RandomState
 
 Floats = NDArray[np.float64]
@@ -30,7 +31,7 @@ _CELLS = 2**21  # distances held at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Extrapolation:
+class Extrapolation(Record):
     """How far rows lie from the data once one of p features is another row's.
 
     Attributes
@@ -60,10 +61,7 @@ class Extrapolation:
     rows: int
     key: int
 
-    def __post_init__(self) -> None:
-        for name in ("values", "outside"):
-            given = getattr(self, name)
-            object.__setattr__(self, name, None if given is None else frozen(given))
+    _dtypes = dict.fromkeys(("values", "outside"), np.float64)
 
     @property
     def beyond(self) -> tuple[str, ...]:
@@ -81,11 +79,6 @@ class Extrapolation:
         """A pandas DataFrame, one row per feature."""
         return frame(self.names, {**self._columns(), "beyond": self.values > self.limit})
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain Python numbers, strings and lists."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: export.plain(value) for name, value in fields.items()}
-
     def _columns(self) -> dict[str, Floats]:
         if self.outside is None:
             return {"auc": self.values}
@@ -93,7 +86,7 @@ class Extrapolation:
 
     def _table(self) -> export.Table:
         title = f"extrapolation_check: {self.method}, {self.rows} of {self.n} rows, limit {self.limit:g}"
-        return table(title, self.names, self._columns(), self.values)
+        return export.by_feature(title, self.names, self._columns(), self.values)
 
     def __repr__(self) -> str:
         return self._table().text()

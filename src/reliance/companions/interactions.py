@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from reliance import blocks, export, inference, plans, variance
 from reliance._array import Array
-from reliance.companions.shown import frame, frozen, table
+from reliance.companions.shown import frame
 from reliance.executors import Caller
 from reliance.features import Feature
 from reliance.inputs import Block, Problem, Progress, check_choice, check_draws, prepare
 from reliance.losses import has_rows
 from reliance.measuring import base_risks, reliance_plan
 from reliance.plans import Plan
+from reliance.records import Record
 from reliance.reductions import Moments
 from reliance.results import TestResult
 from reliance.rng import RandomState
@@ -30,7 +31,7 @@ _BY_PAIR = ("values", "joint", "first", "second", "std_error", "skewness")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Interactions:
+class Interactions(Record):
     """For m pairs of features the importance of both together, less that of each.
 
     Attributes
@@ -66,9 +67,7 @@ class Interactions:
     evaluations: int
     key: int
 
-    def __post_init__(self) -> None:
-        for name in _BY_PAIR:
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+    _dtypes = dict.fromkeys(_BY_PAIR, np.float64)
 
     def interval(self, level: float = 0.95) -> Floats:
         """Confidence intervals ``(m, 2)`` over new data."""
@@ -109,11 +108,6 @@ class Interactions:
         columns |= {name: getattr(self, name) for name in ("std_error", "joint", "first", "second")}
         return frame(self.names, columns, "pair")
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain Python numbers, strings and lists."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: export.plain(value) for name, value in fields.items()}
-
     def _bounds(self, level: float = 0.95) -> Floats:
         if np.isnan(self.std_error).all():
             inference.t_quantile(level, 1)  # a wrong level is still an error
@@ -128,7 +122,7 @@ class Interactions:
             f"interaction_importance: {self.loss}, n = {self.n}, {self.draws_per_row} draws per row, "
             f"base risk {self.base_risk:.4g}"
         )
-        return table(title, self.names, columns, np.abs(self.values), "pair")
+        return export.by_feature(title, self.names, columns, np.abs(self.values), "pair")
 
     def __repr__(self) -> str:
         return self._table().text()

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from reliance import _array, export, models
 from reliance._array import Array
-from reliance.companions.shown import frame, frozen, table
+from reliance.companions.shown import frame
 from reliance.inputs import Problem, check_choice, prepare
 from reliance.losses import prediction_shift, squared_error
+from reliance.records import Record
 
 Floats = NDArray[np.float64]
 SCALES = ("range", "deviation")
@@ -22,7 +23,7 @@ _BY_FEATURE = ("coefficients", "by_range", "by_deviation")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LinearImportance:
+class LinearImportance(Record):
     """Coefficients of a linear model, as given and on two scales.
 
     Attributes
@@ -48,9 +49,7 @@ class LinearImportance:
     scale: str
     n: int
 
-    def __post_init__(self) -> None:
-        for name in _BY_FEATURE:
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+    _dtypes = dict.fromkeys(_BY_FEATURE, np.float64)
 
     @property
     def values(self) -> Floats:
@@ -67,16 +66,11 @@ class LinearImportance:
         """A pandas DataFrame, one row per feature."""
         return frame(self.names, {"value": self.values, **{name: getattr(self, name) for name in _BY_FEATURE}})
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain Python numbers, strings and lists."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: export.plain(value) for name, value in fields.items()}
-
     def _table(self) -> export.Table:
         columns = {"value": self.values, "coefficient": self.coefficients}
         columns |= {"on [0, 1]": self.by_range, "standardised": self.by_deviation}
         title = f"linear_importance: coefficients scaled by the {self.scale} of {self.n} rows"
-        return table(title, self.names, columns, self.values)
+        return export.by_feature(title, self.names, columns, self.values)
 
     def __repr__(self) -> str:
         return self._table().text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +11,10 @@ from numpy.typing import NDArray
 
 from reliance import export, inference, plots
 from reliance._array import Array
-from reliance.companions.shown import frame, frozen, table
+from reliance.companions.shown import frame
 from reliance.importance import model_reliance
 from reliance.inputs import Block, Progress
+from reliance.records import Record
 from reliance.results import Importance, TestResult
 from reliance.rng import RandomState
 
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SplitComparison:
+class SplitComparison(Record):
     """Importances of one model on its training data and on test data.
 
     Attributes
@@ -44,9 +44,7 @@ class SplitComparison:
     std_error: Floats
     degrees_of_freedom: Floats
 
-    def __post_init__(self) -> None:
-        for name in ("values", "std_error", "degrees_of_freedom"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+    _dtypes = dict.fromkeys(("values", "std_error", "degrees_of_freedom"), np.float64)
 
     def interval(self, level: float = 0.95) -> Floats:
         """Confidence intervals ``(p, 2)`` of the differences."""
@@ -69,27 +67,19 @@ class SplitComparison:
         return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
 
     def _check(self) -> None:
-        if np.isnan(self.std_error).any():
+        if np.isnan(self.std_error).all():
             raise ValueError(
                 f"loss={self.train.loss!r} says nothing about single rows, so the difference has no error: give the "
                 "metric its influence function, rl.Metric(value, influence)"
             )
 
     def to_frame(self, level: float = 0.95) -> Any:
-        """A pandas DataFrame, one row per feature: both importances and the difference, with intervals."""
+        """A pandas DataFrame, one row per feature: both importances and the difference, with intervals where known."""
         columns: dict[str, Any] = {}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # interval() says it when asked
-            for name, result in (("train", self.train), ("test", self.test), ("difference", self)):
-                lower, upper = result.interval(level).T
-                columns |= {name: result.values, f"{name}_lower": lower, f"{name}_upper": upper}
+        for name, result in (("train", self.train), ("test", self.test), ("difference", self)):
+            lower, upper = inference.known_interval(result, level).T
+            columns |= {name: result.values, f"{name}_lower": lower, f"{name}_upper": upper}
         return frame(self.names, columns)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain Python numbers, strings and lists."""
-        both = {"train": self.train.to_dict(), "test": self.test.to_dict()}
-        own = ("names", "values", "std_error", "degrees_of_freedom")
-        return both | {name: export.plain(getattr(self, name)) for name in own}
 
     def plot(self, kind: str = "box", ax: Any = None, **options: Any) -> Any:
         """Draw with matplotlib and return the Axes.
@@ -112,7 +102,7 @@ class SplitComparison:
         bounds = np.full((len(self.names), 2), np.nan) if np.isnan(self.std_error).any() else self.interval()
         columns = {"train": self.train.values, "test": self.test.values, "difference": self.values}
         columns |= {"lower 95%": bounds[:, 0], "upper 95%": bounds[:, 1]}
-        return table(title, self.names, columns, self.values)
+        return export.by_feature(title, self.names, columns, self.values)
 
     def __repr__(self) -> str:
         return self._table().text()

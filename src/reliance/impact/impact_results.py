@@ -10,15 +10,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, plots
+from reliance import export, files, plots
+from reliance.records import Record
 
 Floats = NDArray[np.float64]
 _BY_FEATURE = ("impact", "values", "points", "evaluations")
-_SHOWN = 20
+_KEPT = {
+    "names": files.names("p"),
+    "quantiles": files.floats("Q"),
+    "impact": files.floats("Q", "p"),
+    "values": files.floats("p"),
+    "points": files.floats("Q", "p"),
+    "normalized": files.Kept("flag"),
+    "n": files.Kept("count"),
+    "evaluations": files.counts("p"),
+    "routes": files.names("p"),
+    "block": files.Kept("sizes"),
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Impact:
+class Impact(Record):
     """How far predictions spread, in units of the feature, when each of p features is held at Q quantiles.
 
     Attributes
@@ -53,11 +65,7 @@ class Impact:
     routes: tuple[str, ...]
     block: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        for name in (*_BY_FEATURE, "quantiles"):
-            own = np.array(getattr(self, name), dtype=np.int64 if name == "evaluations" else np.float64)
-            own.flags.writeable = False
-            object.__setattr__(self, name, own)
+    _dtypes = files.dtypes(_KEPT)
 
     def ranked(self) -> Impact:
         """The same result, largest impact first."""
@@ -77,19 +85,14 @@ class Impact:
         columns |= {"evaluations": self.evaluations, "route": list(self.routes)}
         return pd.DataFrame(columns, index=pd.Index(self.names, name="feature"))
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain Python numbers, strings and lists."""
-        return {name: export.plain(value) for name, value in self._fields().items()}
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a ``.json`` or ``.npz`` file, exactly; `Impact.load` reads it."""
-        export.write(path, "Impact", self._fields())
+        files.write(path, "Impact", self._fields())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Impact:
         """Read a result that `save` wrote."""
-        found = export.read(path, "Impact")
-        return cls(**{**found, **{name: tuple(found[name]) for name in ("names", "routes", "block")}})
+        return cls(**files.read(path, "Impact", _KEPT))
 
     def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
         """Draw the result with matplotlib and return the Axes.
@@ -107,21 +110,13 @@ class Impact:
     def _table(self) -> export.Table:
         what = "normalized impact" if self.normalized else "impact"
         title = f"feature_impact: {what} over {len(self.quantiles)} quantiles, n = {self.n}"
-        shown, closing = self, ""
-        if len(self.names) > _SHOWN:
-            shown = self.ranked()
-            closing = f"the {_SHOWN} largest of {len(self.names)} features; to_frame() has all"
-        cells = [
-            [export.short(name), *map(export.number, (value, float(np.min(line)), float(np.max(line))))]
-            for name, value, line in zip(shown.names[:_SHOWN], shown.values, shown.impact.T, strict=False)
-        ]
-        return export.Table(title, ["feature", "value", "least quantile", "most"], cells, closing)
+        low, high = (end(self.impact, axis=0) for end in (np.min, np.max))
+        return export.by_feature(
+            title, self.names, {"value": self.values, "least quantile": low, "most": high}, self.values
+        )
 
     def __repr__(self) -> str:
         return self._table().text()
 
     def _repr_html_(self) -> str:
         return self._table().html()
-
-    def _fields(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

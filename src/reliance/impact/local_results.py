@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import export, inference, plots
+from reliance.records import Record
 
 Floats = NDArray[np.float64]
 _SHOWN = 10
+_COUNTS = ("rows", "evaluations")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LocalImportance:
+class LocalImportance(Record):
     """How much each of p features matters for each of m rows.
 
     Attributes
@@ -52,11 +53,7 @@ class LocalImportance:
     key: int
     evaluations: NDArray[np.int64]
 
-    def __post_init__(self) -> None:
-        for name in ("rows", "values", "std_error", "base", "evaluations"):
-            own = np.array(getattr(self, name), dtype=np.int64 if name in ("rows", "evaluations") else np.float64)
-            own.flags.writeable = False
-            object.__setattr__(self, name, own)
+    _dtypes = dict.fromkeys(("values", "std_error", "base"), np.float64) | dict.fromkeys(_COUNTS, np.int64)
 
     def interval(self, level: float = 0.95) -> Floats:
         """Confidence intervals ``(m, p, 2)`` for the mean over all draws, the row fixed."""
@@ -78,10 +75,6 @@ class LocalImportance:
         columns["std_error"] = self.std_error
         return pd.DataFrame({name: column.reshape(-1) for name, column in columns.items()}, index=index)
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain Python numbers, strings and lists."""
-        return {field.name: export.plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
-
     def plot(self, kind: str = "heat", ax: Any = None, **options: Any) -> Any:
         """Draw with matplotlib and return the Axes.
 
@@ -102,13 +95,17 @@ class LocalImportance:
         return int(found[0])
 
     def _table(self) -> export.Table:
-        what = "contributions to the prediction" if self.quantity == "prediction" else f"change of {self.quantity}"
+        what = (
+            "contributions to the prediction"
+            if self.quantity == "prediction"
+            else f"change of {export.short(self.quantity)}"
+        )
         shown = np.argsort(-np.mean(np.abs(self.values), axis=0), kind="stable")[:_SHOWN]
         cells = [
             [str(row), *map(export.number, (self.base[i], *self.values[i, shown]))]
             for i, row in enumerate(self.rows[:_SHOWN].tolist())
         ]
-        header = ["row", self.quantity, *(export.short(self.names[j], 20) for j in shown)]
+        header = ["row", export.short(self.quantity, 20), *(export.short(self.names[j], 20) for j in shown)]
         m, p = self.values.shape
         closing = "" if max(m, p) <= _SHOWN else f"a part of {m} rows and {p} features; to_frame() has all"
         return export.Table(f"local_importance: {what}, {self.draws} draws", header, cells, closing)

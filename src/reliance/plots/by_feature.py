@@ -62,7 +62,7 @@ def difference_bars(result: Delta, ax: Any = None, level: float = 0.95, most: in
 
 def _bars(result: Measured, ax: Any, level: float, most: int, null: float, what: str, name: str) -> Any:
     order = style.largest(result.values, most)
-    ends, values, places = style.known_interval(result, level)[order], result.values[order], np.arange(len(order))
+    ends, values, places = inference.known_interval(result, level)[order], result.values[order], np.arange(len(order))
     ax = style.feature_axes(ax, [result.names[k] for k in order])
     # A bar below the line of no importance is a feature the model does better without.
     colours = [BLUE if value >= null else VERMILLION for value in values]
@@ -93,7 +93,7 @@ def grouped(results: Mapping[str, Importance], ax: Any, level: float, most: int,
     for k, one in enumerate(ones):
         lengths = style.stretch(one.values[order], null)
         drawn.append(ax.barh(places[k], lengths, left=null, height=0.9 * height, **style.fill(k)))
-    ends = [style.known_interval(one, level)[order] for one in ones]
+    ends = [inference.known_interval(one, level)[order] for one in ones]
     style.whiskers(ax, np.concatenate(places), np.concatenate(ends))
     style.legend(ax, drawn, sets, heading)
     title = style.title(ones[0].method, len(order), len(ones[0].names))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -12,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, inference
+from reliance import export
 
 Floats = NDArray[np.float64]
 
@@ -158,17 +157,6 @@ def fill(index: int) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Uncertainty
-
-
-def known_interval(result: Measured, level: float) -> Floats:
-    """Intervals ``(p, 2)``, nan where a result has none. A figure repeats no warning: interval() says it when asked."""
-    inference.t_quantile(level, 1)  # a wrong level is an error, also where there is no interval
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return result.interval(level)
-        except ValueError:
-            return np.full((len(result.names), 2), math.nan)
 
 
 def whiskers(ax: Any, places: NDArray[Any], ends: Floats, colour: str = "black", zorder: float = 2.0) -> None:

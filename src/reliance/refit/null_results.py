@@ -12,17 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from reliance import export, inference, plots
+from reliance import export, files, inference, plots
+from reliance.records import Record
 from reliance.results import TestResult
 
 Floats = NDArray[np.float64]
 FITS = ("normal", "lognormal", "gamma")
 METHODS = ("empirical", *FITS)
-_SHOWN = 20
+_KEPT = {
+    "names": files.names("p"),
+    "values": files.floats("p"),
+    "null": files.floats("p", "R"),
+    "n": files.Kept("count"),
+    "key": files.Kept("key"),
+    "measure": files.text(),
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NullImportance:
+class NullImportance(Record):
     """Importances of p features, and what they are when the labels are permuted and the model is fitted again.
 
     Attributes
@@ -46,11 +54,7 @@ class NullImportance:
     key: int
     measure: str
 
-    def __post_init__(self) -> None:
-        for name in ("values", "null"):
-            own = np.array(getattr(self, name), dtype=np.float64)
-            own.flags.writeable = False
-            object.__setattr__(self, name, own)
+    _dtypes = files.dtypes(_KEPT)
 
     @property
     def rounds(self) -> int:
@@ -125,10 +129,6 @@ class NullImportance:
         columns |= {"p": test.p_value, "p_bh": test.p_adjusted}
         return pd.DataFrame(columns, index=pd.Index(self.names, name="feature"))
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain Python numbers, strings and lists."""
-        return {name: export.plain(value) for name, value in self._fields().items()}
-
     def plot(self, kind: str = "range", ax: Any = None, **options: Any) -> Any:
         """Draw the values as points over their null distributions, with matplotlib, and return the Axes.
 
@@ -145,20 +145,11 @@ class NullImportance:
         return np.asarray(np.quantile(self.null, 0.95, axis=1))
 
     def _table(self) -> export.Table:
-        title = f"null_importance: {self.measure}, n = {self.n}, {self.rounds} rounds of permuted labels"
-        chosen, closing, test, high = np.arange(len(self.names)), "", self.test(), self._high()
-        if len(chosen) > _SHOWN:
-            chosen = np.argsort(-self.values, kind="stable")[:_SHOWN]
-            closing = f"the {_SHOWN} largest of {len(self.names)} features; to_frame() has all"
-        cells = [
-            [
-                export.short(self.names[i]),
-                *map(export.number, (self.values[i], self.null[i].mean(), high[i])),
-                *(export.number(p[i], ".2g") for p in (test.p_value, test.p_adjusted)),
-            ]
-            for i in chosen
-        ]
-        return export.Table(title, ["feature", "value", "null mean", "null 95%", "p", "p (BH)"], cells, closing)
+        title = f"null_importance: {export.short(self.measure)}, n = {self.n}, {self.rounds} rounds of permuted labels"
+        test = self.test()
+        columns = {"value": self.values, "null mean": self.null.mean(axis=1), "null 95%": self._high()}
+        columns |= {"p": test.p_value, "p (BH)": test.p_adjusted}
+        return export.by_feature(title, self.names, columns, self.values, forms=("#.4g", "#.4g", "#.4g", ".2g", ".2g"))
 
     def __repr__(self) -> str:
         return self._table().text()
@@ -172,16 +163,12 @@ class NullImportance:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a ``.json`` or ``.npz`` file, exactly; `NullImportance.load` reads it."""
         # Readers of JSON in other languages keep integers to 53 bits only: the key is written as text.
-        export.write(path, "NullImportance", {**self._fields(), "key": str(self.key)})
+        files.write(path, "NullImportance", {**self._fields(), "key": str(self.key)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> NullImportance:
         """Read a result that `save` wrote."""
-        found = export.read(path, "NullImportance")
-        return cls(**{**found, "names": tuple(found["names"]), "key": int(found["key"])})
-
-    def _fields(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return cls(**files.read(path, "NullImportance", _KEPT))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -13,18 +13,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, inference, plots
+from reliance import export, files, inference, plots
+from reliance.records import Record
 from reliance.results import TestResult
 
 Floats = NDArray[np.float64]
 TARGETS = ("fitted models", "algorithm")
 _BY_FEATURE = ("values", "replaced_risk", "folds", "models_error", "models_skewness", "algorithm_error")
-_SHOWN = 20
 _SKEWED = 0.3  # as for `Importance`: above it the interval may cover less than its level
 
 
+_LEAVES = {"out": "each left out", "in": "each alone", "none": "each replaced"}
+_KEPT = {
+    "names": files.names("p"),
+    **{name: files.floats("p") for name in _BY_FEATURE},
+    "folds": files.floats("p", "J"),
+    "compare": files.text("difference", "ratio", "share"),
+    "base_risk": files.Kept("number"),
+    "target": files.text(*TARGETS),
+    **{name: files.Kept("count") for name in ("n", "models_freedom", "refits")},
+    "method": files.text(),
+    "loss": files.text(),
+    "leave": files.text(*_LEAVES),
+}
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class AlgorithmReliance:
+class AlgorithmReliance(Record):
     """How much an algorithm, or the models that it fitted, relies on each of p features.
 
     Attributes
@@ -73,11 +88,7 @@ class AlgorithmReliance:
     loss: str
     leave: str
 
-    def __post_init__(self) -> None:
-        for name in _BY_FEATURE:
-            own = np.array(getattr(self, name), dtype=np.float64)
-            own.flags.writeable = False
-            object.__setattr__(self, name, own)
+    _dtypes = files.dtypes(_KEPT)
 
     # -----------------------------------------------------------------------------------------------------------------
     # Inference
@@ -104,17 +115,25 @@ class AlgorithmReliance:
         "fitted models": from the rows, the hull of the t interval and Hall's. "algorithm": t with J - 1 degrees of
         freedom.
         """
-        self._check_rows()
-        gamma = np.zeros(len(self.names)) if self.target == "algorithm" else self.models_skewness
-        skewed = [name for name, g in zip(self.names, gamma, strict=True) if abs(g) > _SKEWED]
+        found = self._interval(level)
+        skewed = [name for name, g in zip(self.names, self._gamma, strict=True) if abs(g) > _SKEWED]
         if skewed:
             warnings.warn(
                 f"the losses of {export.listed(skewed)} are very skewed for {self.n} rows: the interval may cover less "
                 "than its level; more rows help, or a loss with lighter tails",
                 stacklevel=2,
             )
-        ratio = self.compare == "ratio"
-        return inference.interval(self.values, self.std_error, self.degrees_of_freedom, level, gamma=gamma, ratio=ratio)
+        return found
+
+    @property
+    def _gamma(self) -> Floats:
+        return np.zeros(len(self.names)) if self.target == "algorithm" else self.models_skewness
+
+    def _interval(self, level: float) -> Floats:
+        """Without a word about what it rests on: tables and figures repeat no warning."""
+        self._check_rows()
+        df, ratio = self.degrees_of_freedom, self.compare == "ratio"
+        return inference.interval(self.values, self.std_error, df, level, gamma=self._gamma, ratio=ratio)
 
     def test(self, alternative: str = "greater", adjust: str = "holm") -> TestResult:
         """The t tests of no reliance (a difference of 0, a ratio of 1), for the target.
@@ -162,10 +181,6 @@ class AlgorithmReliance:
         columns |= {"std_error": self.std_error, "p": p, "replaced_risk": self.replaced_risk}
         return pd.DataFrame(columns, index=pd.Index(self.names, name="feature"))
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain Python numbers, strings and lists."""
-        return {name: export.plain(value) for name, value in self._fields().items()}
-
     def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
         """Draw with matplotlib and return the Axes.
 
@@ -180,33 +195,23 @@ class AlgorithmReliance:
 
     def _uncertainty(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Interval and adjusted p, nan where they cannot be had; never raises nor warns."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                return self.interval(level), self.test().p_adjusted
-            except ValueError:
-                inference.t_quantile(level, 1)  # a wrong level is still an error
-                unknown = np.full(len(self.names), math.nan)
-                return np.stack([unknown, unknown], axis=1), unknown
+        bounds = inference.known_interval(self, level)
+        try:
+            return bounds, self.test().p_adjusted
+        except ValueError:
+            return bounds, np.full(len(self.names), math.nan)
 
     def _table(self) -> export.Table:
         splits = self.folds.shape[1]
         where = f"{splits} splits" if splits > 1 else "one split"
-        what = {"out": "each left out", "in": "each alone", "none": "each replaced"}[self.leave]
         title = (
-            f"{self.method}, {what}: {self.compare} of {self.loss}, n = {self.n}, {where}, {self.refits} fits, "
+            f"{self.method}, {_LEAVES[self.leave]}: {self.compare} of {export.short(self.loss)}, n = {self.n}, "
+            f"{where}, {self.refits} fits, "
             f"target: the {self.target}, base risk {self.base_risk:.4g}"
         )
         bounds, p = self._uncertainty()
-        chosen, closing = np.arange(len(self.names)), ""
-        if len(chosen) > _SHOWN:
-            chosen = np.argsort(-self.values, kind="stable")[:_SHOWN]
-            closing = f"the {_SHOWN} largest of {len(self.names)} features; to_frame() has all"
-        cells = [
-            [export.short(self.names[i]), *map(export.number, (self.values[i], *bounds[i])), export.number(p[i], ".2g")]
-            for i in chosen
-        ]
-        return export.Table(title, ["feature", "value", "lower 95%", "upper 95%", "p (Holm)"], cells, closing)
+        columns = {"value": self.values, "lower 95%": bounds[:, 0], "upper 95%": bounds[:, 1], "p (Holm)": p}
+        return export.by_feature(title, self.names, columns, self.values, forms=("#.4g", "#.4g", "#.4g", ".2g"))
 
     def __repr__(self) -> str:
         return self._table().text()
@@ -219,16 +224,12 @@ class AlgorithmReliance:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a ``.json`` or ``.npz`` file, exactly; `AlgorithmReliance.load` reads it."""
-        export.write(path, "AlgorithmReliance", self._fields())
+        files.write(path, "AlgorithmReliance", self._fields())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> AlgorithmReliance:
         """Read a result that `save` wrote."""
-        found = export.read(path, "AlgorithmReliance")
-        return cls(**{**found, "names": tuple(found["names"]), "base_risk": float(found["base_risk"])})
-
-    def _fields(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return cls(**files.read(path, "AlgorithmReliance", _KEPT))
 
 
 def check_target(target: Any, splits: int) -> str:
