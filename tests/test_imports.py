@@ -29,6 +29,7 @@ ORDER = (
     "ensembles",
     "tree_readers",
     "adapters",
+    "modules",
     "models",
     "features",
     "several_inputs",
@@ -83,7 +84,15 @@ BACKENDS = {"torch", "jax", "jaxlib", "cupy", "array_api_strict", "dask"}
 HEAVY = ("torch", "jax", "cupy", "pandas", "sklearn", "matplotlib", "lightgbm", "xgboost")
 # _array.py knows the backend, tracing.py how JAX compiles; models.py adapts torch modules; two modules use the
 # frameworks' gradients.
-KNOW_BACKENDS = {"_array", "tracing", "models", "several_inputs", "classes.torch_framework", "classes.jax_framework"}
+KNOW_BACKENDS = {
+    "_array",
+    "tracing",
+    "modules",
+    "models",
+    "several_inputs",
+    "classes.torch_framework",
+    "classes.jax_framework",
+}
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from reliance import adapters, ensembles, tables, tree_readers
 from reliance._array import (
     Array,
-    Device,
-    DType,
     describe,
     device,
     from_host,
     inference_only,
     is_array,
+    is_out_of_memory,
     namespace,
     same_device,
     to_host,
@@ -30,6 +29,8 @@ from reliance._array import (
 from reliance.adapters import onnx
 from reliance.ensembles import Ensemble
 from reliance.losses import Loss, Metric, compares_labels
+from reliance.modules import evaluation_mode, is_torch_module, watched
+from reliance.modules import home as torch_home
 from reliance.tables import Table
 
 __all__ = ["FirstLayer", "Linear", "Model", "onnx"]
@@ -155,6 +156,8 @@ def on_arrays_of(model: Model, X: Array) -> Model:
     Its library takes NumPy arrays only. The trees are read, checked against the library's predictions for the rows of
     X, and evaluated where X is; a model that cannot be read stays as it is.
     """
+    if is_torch_module(model.source):
+        return _of_integers(model, X)
     if isinstance(X, np.ndarray) or model.method is None or X.ndim != 2:
         return model
     known = _read.setdefault(model.source, {})
@@ -252,7 +255,7 @@ def adapt(model: object, functions: Sequence[Loss | Metric]) -> Model:
     if adapters.is_keras(model) and not is_torch_module(model):  # on its torch backend it is a torch module
         return Model(adapters.keras_predict(model), model)
     if is_torch_module(model):
-        return Model(model, model, session=lambda: _evaluation_mode(model))  # type: ignore[arg-type]
+        return Model(model, model, session=lambda: evaluation_mode(model))  # type: ignore[arg-type]
     if type(model).__module__.partition(".")[0] == "xgboost" and hasattr(model, "inplace_predict"):
         # A raw booster: its predict takes another kind of matrix.
         return Model(model.inplace_predict, model, None, _ESTIMATOR_BLOCK_ROWS, method="predict")
@@ -261,51 +264,18 @@ def adapt(model: object, functions: Sequence[Loss | Metric]) -> Model:
     if type(model) is Linear:  # one product: nothing that would have to stay in the cache
         return Model(model, model, block_rows=_ESTIMATOR_BLOCK_ROWS)
     if callable(model):
-        return Model(model, model)
+        return Model(model, model, session=lambda: watched(model, name_of(model)))
     raise TypeError(
         f"model={model!r} cannot be called: pass a function batch -> predictions, a fitted scikit-learn estimator "
         "or a torch.nn.Module"
     )
 
 
-def is_torch_module(model: object) -> bool:
-    """Without importing torch: whoever has a module has imported it."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
-
-
-def torch_home(module: Any) -> tuple[Device, DType] | None:
-    """Device and dtype of a torch module's floating parameters and buffers; None if it has none."""
-    for tensor in (*module.parameters(), *module.buffers()):
-        if tensor.is_floating_point():
-            return tensor.device, tensor.dtype
-    return None
-
-
-def takes_integers(module: Any) -> bool:
-    """Whether a torch module may want integer input: it looks up embeddings."""
-    import torch
-
-    return any(isinstance(part, torch.nn.Embedding | torch.nn.EmbeddingBag) for part in module.modules())
-
-
-@contextlib.contextmanager
-def _evaluation_mode(module: Any) -> Iterator[None]:
-    """Dropout off, batch statistics frozen; every submodule gets its own mode back, also after an error."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training
-
-
 def at_home(model: Any, X: Array, y: Array | None, weights: Array | None) -> tuple[Array, Array | None, Array | None]:
-    """Move the data, once and explicitly, to the device and floating dtype of a torch module.
+    """Move the data, once and explicitly, to the device of a torch module, floating rows to its dtype if it has one.
 
     NumPy data go where the module is. A tensor on another device is an error: which of the two moves is the user's
-    decision.
+    decision. Integers stay: whether a module takes them it says itself, see `_of_integers`.
     """
     if not is_torch_module(model):
         return X, y, weights
@@ -322,16 +292,28 @@ def at_home(model: Any, X: Array, y: Array | None, weights: Array | None) -> tup
             f"X is on {X.device} but the model's parameters are on {dev}: move one of them, for instance "
             f"X.to({str(dev)!r})"
         )
-    if dtype is None:
-        return X, y, weights
-    if not X.is_floating_point():
-        if not takes_integers(model):
+    return X if dtype is None or not X.is_floating_point() else X.to(dtype), y, weights
+
+
+def _of_integers(model: Model, X: Array) -> Model:
+    """A torch module that is called with integers: if it takes none, the error says what to do."""
+    home = torch_home(model.source)
+    if X.is_floating_point() or home is None:
+        return model
+
+    def predict(block: Array) -> Array:
+        try:
+            return model.predict(block)
+        except (RuntimeError, TypeError) as error:
+            if is_out_of_memory(error):
+                raise
+            computes, wanted = ("several dtypes", "torch.float32") if home[1] is None else (home[1], home[1])
             raise TypeError(
-                f"X has dtype {X.dtype} but the model computes in {dtype}: pass X.to({dtype}), or a function that "
-                "converts"
-            )
-        return X, y, weights
-    return X.to(dtype), y, weights
+                f"X has dtype {X.dtype} but the model computes in {computes}: pass X.to({wanted}), or a function that "
+                f"converts ({str(error).strip().splitlines()[0][:100]})"
+            ) from error
+
+    return dataclasses.replace(model, predict=predict)
 
 
 def _estimator(model: Any, functions: Sequence[Loss | Metric]) -> Model:

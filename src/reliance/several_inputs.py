@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import models
+from reliance import models, modules
 from reliance._array import (
     Array,
     describe,
@@ -77,11 +77,11 @@ class Inputs:
 
     def at_home(self, model: Any) -> Inputs:
         """Inputs of NumPy go to the device of a torch module, floating ones in its dtype; others stay."""
-        if not models.is_torch_module(model):
+        if not modules.is_torch_module(model):
             return self
         import array_api_compat.torch as xp
 
-        home = models.torch_home(model)
+        home = modules.home(model)
         dev, dtype = (device(xp.empty(0)), None) if home is None else home
         moved = {}
         for name, part in self.parts.items():

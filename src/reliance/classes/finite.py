@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import inference, models, rng
+from reliance import inference, models, modules, rng
 from reliance.blocks import Reporter
 from reliance.classes import stacked
 from reliance.classes.members import Members
@@ -195,8 +195,8 @@ class FiniteClass:
 
     def _problem(self, data: ClassData, model: Any, homes: dict[Any, tuple[Any, Any]]) -> Problem:
         X, y = data.X, data.y
-        if models.is_torch_module(model) and isinstance(X, np.ndarray):  # moved once, not once for each module
-            home = models.torch_home(model)
+        if modules.is_torch_module(model) and isinstance(X, np.ndarray):  # moved once, not once for each module
+            home = modules.home(model)
             if home not in homes:
                 homes[home] = models.at_home(model, X, y, None)[:2]
             X, y = homes[home]
@@ -274,7 +274,7 @@ def _same(a: Any, b: Any) -> bool:
 
 def _check_devices(named: dict[str, Any]) -> None:
     """Rows are moved to where a torch module is; they cannot be in two places."""
-    homes = {name: models.torch_home(model) for name, model in named.items() if models.is_torch_module(model)}
+    homes = {name: modules.home(model) for name, model in named.items() if modules.is_torch_module(model)}
     devices = {str(home[0]): name for name, home in homes.items() if home is not None}
     if len(devices) > 1:
         (one, first), (other, second) = list(devices.items())[:2]

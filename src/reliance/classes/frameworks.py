@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from reliance import models
+from reliance import modules
 from reliance._array import Array, backend, is_array, namespace
 
 
@@ -116,12 +116,12 @@ class Framework(Protocol):
 
 def framework_of(apply: Any, params: Any) -> Framework:
     """Torch for modules and dicts of tensors, otherwise JAX."""
-    if not models.is_torch_module(apply):
+    if not modules.is_torch_module(apply):
         if not callable(apply):
             raise TypeError(f"apply={apply!r} is neither a torch module nor a function apply(params, X)")
         if params is None:
             raise TypeError("params=None: pass the parameters of apply(params, X), as JAX arrays or torch tensors")
-    if models.is_torch_module(apply) or is_tensor_dict(params):
+    if modules.is_torch_module(apply) or is_tensor_dict(params):
         from reliance.classes.torch_framework import TorchFramework
 
         return TorchFramework.of(apply, params)

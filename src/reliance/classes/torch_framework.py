@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from reliance import _array, models
+from reliance import _array, modules
 from reliance._array import Array, describe, epsilon
 from reliance.classes.ascent import tangential
 from reliance.classes.frameworks import Merit, Operands, Pressure, as_column, not_differentiable
@@ -37,7 +37,7 @@ class TorchFramework:
 
     @staticmethod
     def of(apply: Any, params: Any) -> TorchFramework:
-        is_module = models.is_torch_module(apply)
+        is_module = modules.is_torch_module(apply)
         own = params
         if is_module:
             own = {name: p for name, p in apply.named_parameters() if p.requires_grad}
@@ -57,7 +57,7 @@ class TorchFramework:
     def vector(self, params: Any) -> Any:
         import torch
 
-        values = dict(params.named_parameters()) if models.is_torch_module(params) else params
+        values = dict(params.named_parameters()) if modules.is_torch_module(params) else params
         found = isinstance(values, dict) and all(
             name in values and tuple(values[name].shape) == shape for name, shape in self.shapes.items()
         )
@@ -105,7 +105,7 @@ class TorchFramework:
         return x.to(self.first.dtype) if x.is_floating_point() else x
 
     def session(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self.module is None else models._evaluation_mode(self.module)
+        return contextlib.nullcontext() if self.module is None else modules.evaluation_mode(self.module)
 
     @contextlib.contextmanager
     def precise(self) -> Iterator[None]:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from reliance._array import Array
-from reliance.models import is_torch_module, name_of
+from reliance.models import name_of
+from reliance.modules import is_torch_module
 
 
 class RefitError(RuntimeError):
