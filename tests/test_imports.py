@@ -56,6 +56,7 @@ ORDER = (
     "summaries",
     "corrections",
     "export",
+    "misfit",
     "curves",
     "importance_files",
     "plots",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import samplers
+from reliance import misfit, samplers
 
 
 def grid(repeats: int = 20) -> np.ndarray:
@@ -28,14 +30,13 @@ def first(X):
 @pytest.mark.parametrize("folds", [2, 5])
 def test_relative_importance_of_tied_values_is_twice_the_conditional_variance(backend, folds):
     """E (x~ - x)^2 = 2 Var(x | z) = 4/3, whichever the regressor: all of them find a line through three points."""
-    X = grid()
-    for regressor in (None, samplers.OLS()):
-        sampler = samplers.Residual(regressor, folds=folds)
-        options = {"given": [1], "features": [0], "sampler": sampler, "draws": 4, "rng": 0}
-        result = rl.relative_importance(first, backend.asarray(X), backend.asarray(X[:, 0]), **options)
-        assert abs(result.values[0] - 4 / 3) < 0.05 * 4 / 3
-        low, high = result.interval()[0]
-        assert low < 4 / 3 < high
+    X, regressor = grid(), samplers.OLS() if folds == 2 else None
+    sampler = samplers.Residual(regressor, folds=folds)
+    options = {"given": [1], "features": [0], "sampler": sampler, "draws": 4, "rng": 0}
+    result = rl.relative_importance(first, backend.asarray(X), backend.asarray(X[:, 0]), **options)
+    assert abs(result.values[0] - 4 / 3) < 0.05 * 4 / 3
+    low, high = result.interval()[0]
+    assert low < 4 / 3 < high
 
 
 @pytest.mark.parametrize("crossfit", [2, 5])
@@ -111,3 +112,122 @@ def test_an_ensemble_is_a_regressor(crossfit):
     options = {"features": [0], "compare": "difference", "pairs": 4, "rng": 0, "crossfit": crossfit}
     result = rl.conditional_model_reliance(first, X, X[:, 0], regressor=forest, **options)
     assert abs(result.values[0] - 4 / 3) < 0.1 * 4 / 3
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A line where there is none
+
+
+def given_columns(seed: int, n: int, q: int = 3) -> tuple[np.random.Generator, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng, rng.normal(size=(n, q))
+
+
+CURVES = {
+    "square": lambda z, e: z[:, 0] ** 2 + e,
+    "bend": lambda z, e: z[:, 0] + 0.5 * z[:, 0] ** 2 + e,
+    "waves": lambda z, e: np.sin(3 * z[:, 0]) + 0.5 * e,
+    "step": lambda z, e: 2.0 * (z[:, 0] > 0) + 0.7 * e,
+    "product": lambda z, e: 1.5 * z[:, 0] * z[:, 1] + e,
+}
+SPREADS = {
+    "grows": lambda z, e: z[:, 0] + np.exp(0.5 * z[:, 0]) * e,
+    "both sides": lambda z, e: z[:, 0] + (0.3 + np.abs(z[:, 1])) * e,
+}
+# Any errors that do not depend on what is given are right for donors' residuals.
+ERRORS = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "skewed": lambda rng, n: np.exp(rng.normal(size=n)),
+    "heavy": lambda rng, n: rng.standard_t(3, size=n),
+    "two values": lambda rng, n: rng.choice([0.0, 1.0], size=n, p=[0.9, 0.1]) + 0.01 * rng.normal(size=n),
+}
+GIVEN = {
+    "normal": lambda rng, n: rng.normal(size=(n, 3)) @ (np.eye(3) + 0.5),
+    "skewed": lambda rng, n: np.exp(rng.normal(size=(n, 3))),
+    "rare": lambda rng, n: (rng.random((n, 3)) < 0.1).astype(float),
+}
+
+
+def warned_about(kind: str) -> str:
+    return f"the {kind} of what a line leaves of 'x0' depends on the given columns"
+
+
+@pytest.mark.parametrize("kind", ["mean", "spread"])
+def test_a_line_that_is_wrong_is_warned_about(kind):
+    curve = CURVES["bend"] if kind == "mean" else SPREADS["grows"]
+    rng, z = given_columns(0, 400)
+    X = np.column_stack([curve(z, rng.normal(size=400)), z])
+    options = {"features": [0], "rng": 0}
+    for draws in ("donors", "normal"):
+        sampler = samplers.Gaussian(draws)
+        with pytest.warns(UserWarning, match=warned_about(kind)) as caught:
+            rl.relative_importance(first, X, X[:, 0], given="rest", sampler=sampler, draws=3, **options)
+        message = str(caught[0].message)
+        assert "'knn' or 'leaves'" in message
+        assert len(message) <= 300
+    options |= {"pairs": 3, "compare": "difference"}
+    for crossfit in (None, 4):
+        with pytest.warns(UserWarning, match=warned_about(kind)):
+            rl.conditional_model_reliance(first, X, X[:, 0], crossfit=crossfit, **options)
+
+
+@pytest.mark.once_per_device
+@pytest.mark.parametrize("name", [*CURVES, *SPREADS])
+def test_what_is_found(backend, name):
+    for seed in range(5 if backend.kind == "numpy" else 1):
+        rng, z = given_columns(seed, 400)
+        X = backend.asarray(np.column_stack([{**CURVES, **SPREADS}[name](z, rng.normal(size=400)), z]))
+        for sampler in (samplers.Gaussian(), samplers.Residual(samplers.OLS())):
+            found = misfit.Check(X)(sampler.fit(X, (0,), (1, 2, 3)), (0,), (1, 2, 3))
+            assert (found.mean if name in CURVES else found.spread) < misfit.LEVEL / 10
+
+
+def test_what_it_is_for():
+    """A feature that is a curve of another, which makes y: given that, it says nothing. A line makes it important."""
+    rng, z = given_columns(0, 400, 1)
+    X = np.column_stack([np.cos(2 * z[:, 0]) + 0.3 * rng.normal(size=400), z[:, 0]])
+    y = np.cos(2 * z[:, 0]) + 0.1 * rng.normal(size=400)
+    options = {"given": [1], "features": [0], "rng": 0}
+    with pytest.warns(UserWarning, match="features of no use may look important"):
+        believed = rl.relative_importance(first, X, y, **options)
+    assert believed.values[0] > 2 * rl.relative_importance(first, X, y, sampler="knn", **options).values[0]
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("errors", ERRORS)
+def test_a_line_that_is_right_is_not(given, errors):
+    """p-values are valid: at most 5% below 0.05, and hardly any where a call would warn."""
+    p = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        z = GIVEN[given](rng, 250)
+        X = np.column_stack([z.sum(axis=1) + ERRORS[errors](rng, 250), z])
+        p.append(misfit.Check(X)(samplers.Gaussian().fit(X, (0,), (1, 2, 3)), (0,), (1, 2, 3)))
+    found = np.asarray(p)
+    assert (np.mean(found < 0.05, axis=0) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)).all()
+    assert (np.sum(found < misfit.LEVEL, axis=0) <= 1).all()
+
+
+def test_rounding_is_no_misfit():
+    """A column that is the sum of others leaves rounding errors, which depend on what was rounded."""
+    _, z = given_columns(0, 300)
+    X = np.column_stack([z[:, 0] + 1e3 * z[:, 1], z]).astype(np.float32)
+    fitted = samplers.Gaussian().fit(X, (0,), (1, 2))
+    assert misfit.Check(X)(fitted, (0,), (1, 2)) is None
+    flexible = samplers.Residual().fit(X, (0,), (3,))
+    assert misfit.Check(X)(flexible, (0,), (3,)) is None
+
+
+@pytest.mark.parametrize("rows", [300, 5000])
+def test_groups_many_columns_and_other_rows(rows):
+    """The curve is found in a group, among 30 given columns, and in the rows of the fit."""
+    rng, z = given_columns(1, rows, 30)
+    e = rng.normal(size=(rows, 2))
+    X = np.column_stack([z[:, 3] + e[:, 0], z[:, 7] ** 2 + e[:, 1], z])
+    options = {"features": {"x0": [0, 1]}, "draws": 3, "rng": 0, "given": list(range(2, 32))}
+    with pytest.warns(UserWarning, match=warned_about("mean")):
+        rl.relative_importance(first, X[:60], X[:60, 0], fit_on=(X, None), **options)
+    X[:, 1] = z[:, 7] + e[:, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rl.relative_importance(first, X[:60], X[:60, 0], fit_on=(X, None), **options)

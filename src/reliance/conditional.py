@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reliance import blocks, plans, samplers, tables, variables
+from reliance import blocks, misfit, plans, samplers, tables, variables
 from reliance._array import Array
 from reliance.comparisons import RelativeImportance
 from reliance.corrections import Runner
@@ -21,6 +21,15 @@ from reliance.rng import RandomState
 from reliance.scrambling import Scrambler
 from reliance.studies import Study, measured, result_of
 from reliance.variables import Variables
+
+# If the mean, or the spread, of what a line leaves depends on the given columns.
+_REMEDIES = {
+    "relative_importance": ("Pass sampler='residual', 'knn' or 'leaves'", "Pass sampler='knn' or 'leaves'"),
+    "conditional_model_reliance": (
+        "Pass regressor='kernel_ridge' or another estimator",
+        "Use relative_importance with given='rest' and sampler='knn', or classifier= for two values",
+    ),
+}
 
 
 def relative_importance(
@@ -89,6 +98,9 @@ def relative_importance(
     the sampler was estimated. For ``gaussian`` the influence of each row on its coefficients is known (two runs of 4
     draws give the derivative); for ``leaves`` the strata are taken as they are; for the others the sampler is fitted
     again without each of 20 groups of rows, so a feature costs 21 times as many evaluations.
+
+    If what the line of ``gaussian`` leaves of a feature clearly depends on the given columns, its draws are wrong, and
+    a warning says which sampler to take instead.
 
     References
     ----------
@@ -176,7 +188,8 @@ def conditional_model_reliance(
     -----
     1.1 says that the error would be 10% larger if the feature's unique information were damaged; 1 says that there is
     none, or that the model does not use it. Residuals are exchanged between rows as if they were homogeneous: if their
-    spread or shape depends on the other columns, rows get values that do not occur there.
+    spread or shape depends on the other columns, rows get values that do not occur there. Where least squares clearly
+    leaves such a dependence, a warning names the feature.
 
     References
     ----------
@@ -224,7 +237,8 @@ def _measure(
     with blocks.session(problem), blocks.progress(problem, total) as advance:
         base = blocks.base_pass(problem, call)
         base_risks(problem, base, compare)
-        study = Study(Runner(problem, base, call, advance), known, training, sampler, plan, compare)
+        check = misfit.Check(known.matrix if training is None else training)
+        study = Study(Runner(problem, base, call, advance), known, training, sampler, plan, compare, check)
         cases: dict[str, list[Any]] = {name: [None] * len(problem.features) for name in sets}
         jobs = [(name, k, known.given(sets[name], f.columns)) for name in sets for k, f in enumerate(problem.features)]
         refits = False
@@ -232,6 +246,8 @@ def _measure(
         for name, k, given in sorted(jobs, key=lambda job: not job[2]):
             cases[name][k] = measured(study, problem.features[k], given, refits)
             refits = refits or cases[name][k].replicates is not None
+    measured_cases = [(f.name, case) for part in cases.values() for f, case in zip(problem.features, part, strict=True)]
+    misfit.report([name for name, _ in measured_cases], [case.misfit for _, case in measured_cases], _REMEDIES[method])
     found = {}
     for loss, function in enumerate(problem.losses):
         parts = {name: result_of(study, problem.features, cases[name], loss, method) for name in sets}

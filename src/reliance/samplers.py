@@ -43,6 +43,7 @@ from reliance.draws import (
 from reliance.knockoffs import Knockoffs
 from reliance.neighbours import KNN, Leaves
 from reliance.regressors import OLS, KernelRidge, LinearFit, Regressor, least_squares
+from reliance.rng import Indices
 
 __all__ = [
     "KNN",
@@ -157,6 +158,10 @@ class FittedGaussian:
         normal = Normal(mean, scale, design, bread, training)
         return ValueDraws(len(self.target), normal_values(mean, scale), normal)
 
+    def linear_residual(self, rows: Indices) -> Host:
+        """What the line leaves of some rows of the fit, (r, g), on the host."""
+        return to_host(self._parts(_rows(self.X, rows))[2])
+
     def _parts(self, X: Array) -> tuple[Array, Array, Array]:
         """Design (n, q), means (n, g) and residuals (n, g), in float64."""
         design = self.fitted.design(wide(X, self.given))
@@ -232,21 +237,23 @@ class FittedResidual:
         mean = self._predict(self.X, X)
         return Residuals(narrow(mean, X), narrow(wide(X, self.target) - mean, X))
 
+    def linear_residual(self, rows: Indices) -> Host | None:
+        """What lines leave of some rows of the fit, (r, g), on the host; None for another regressor."""
+        if not isinstance(self.sampler.regressor, OLS) or not self.given:
+            return None
+        return to_host(wide(self.X, self.target) - self._crossfitted)[rows]
+
     @cached_property
     def _crossfitted(self) -> Array:
         """``(n, g)``: each row's mean from the rows of the other folds."""
         X = self.X
         if not self.given:  # one mean: there is nothing that a row could have fitted to itself
             return self._predict(X, X)
-        xp, dev = namespace(X), device(X)
         fold = row_folds(X, (*self.target, *self.given), self.sampler.folds)
-        parts = []
-        for k in np.unique(fold):
-            rest, part = (
-                xp.take(X, from_host(np.flatnonzero(chosen), xp, dev, index_dtype(xp)), axis=0)
-                for chosen in (fold != k, fold == k)
-            )
-            parts.append(self._predict(rest, part))
+        parts = [
+            self._predict(_rows(X, np.flatnonzero(fold != k)), _rows(X, np.flatnonzero(fold == k)))
+            for k in np.unique(fold)
+        ]
         means = namespace(*parts).concat(parts, axis=0)
         back = np.argsort(np.argsort(fold, kind="stable"))
         return namespace(means).take(means, from_host(back, namespace(means), device(means)), axis=0)
@@ -287,6 +294,11 @@ def row_folds(X: Array, columns: tuple[int, ...], folds: int) -> np.ndarray[Any,
     turn[order] = np.arange(len(mixed)) - np.repeat(first, np.diff(first, append=len(mixed)))
     fold = ((mixed % np.uint64(folds)).astype(np.int64) + turn) % folds
     return fold if len(np.unique(fold)) > 1 else np.arange(len(fold)) % folds  # few rows
+
+
+def _rows(X: Array, rows: Indices) -> Array:
+    xp = namespace(X)
+    return xp.take(X, from_host(rows, xp, device(X), index_dtype(xp)), axis=0)
 
 
 def _predicts(regressor: Any) -> bool:

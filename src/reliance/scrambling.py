@@ -10,7 +10,7 @@ import numpy as np
 from reliance import _array
 from reliance._array import Array
 from reliance.draws import FittedSampler, Residuals, check_finite, take_columns, wide
-from reliance.regressors import KernelRidge, least_squares
+from reliance.regressors import OLS, KernelRidge, least_squares
 from reliance.samplers import FittedGaussian, FittedResidual, Gaussian, Residual, copied, row_folds
 
 
@@ -64,7 +64,7 @@ class Scrambler:
             return FittedGaussian(Gaussian(), X, target, given, self._least_squares(X, target, given))
         regressor = self.regressor  # an estimator may have a length, and so no truth value before it is fitted
         if regressor is None or _is_kernel_ridge(regressor):
-            regressor = _Ols() if regressor is None else KernelRidge()
+            regressor = OLS() if regressor is None else KernelRidge()
         folds = 2 if self.crossfit is None else self.crossfit
         fitted = FittedResidual(Residual(regressor, folds), X, target, given)
         return _InSample(fitted) if self.crossfit is None else fitted
@@ -77,17 +77,6 @@ class Scrambler:
                 f"column {target[0]} of X cannot be predicted from the others by least squares: they are collinear or "
                 "as many as the rows. Leave columns out, or pass a regressor, for instance regressor='kernel_ridge'"
             ) from error
-
-
-class _Ols:
-    """Least squares as an estimator of the host, for cross-fitting."""
-
-    def fit(self, Z: Any, t: Any) -> _Ols:
-        self.fitted = least_squares(Z, t[:, None])
-        return self
-
-    def predict(self, Z: Any) -> Any:
-        return self.fitted.predict(Z)[:, 0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from reliance.features import Feature
 from reliance.inference import Summary
 from reliance.inputs import Problem, check_takes_weights
 from reliance.losses import has_rows
+from reliance.misfit import Check, Misfit
 from reliance.plans import Plan
 from reliance.reductions import Moments
 from reliance.results import Importance
@@ -39,6 +40,7 @@ class Measured(NamedTuple):
     training_replicates: Floats | None
     evaluations: int
     route: str
+    misfit: Misfit | None = None
 
 
 class Study(NamedTuple):
@@ -50,6 +52,7 @@ class Study(NamedTuple):
     sampler: Sampler
     plan: Plan
     compare: str
+    check: Check
 
     @property
     def fitted_on(self) -> Array:
@@ -78,21 +81,22 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
         replicates, extra = _replicates(study, piece, given, None) if refits else (None, 0)
         count = _count(study.plan) + extra
         return Measured(study.plan, moments, _no_effect(study), replicates, None, count, "marginal")
-    parts = study.sampler.fit(study.fitted_on, target, given).on(study.variables.matrix)
+    fitted = study.sampler.fit(study.fitted_on, target, given)
+    parts, wrong = fitted.on(study.variables.matrix), study.check(fitted, target, given)
     store, plan = _replacement(runner.problem, parts, study.plan, piece, None)
     known = isinstance(parts, Residuals) and parts.design is not None
     if isinstance(parts, Residuals | Thresholds) and not known and any(map(has_rows, runner.problem.losses)):
         _check_weighted(study)
     _report_alone(parts, feature)
-    moments = runner.moments(store, plan, piece)
+    moments, route = runner.moments(store, plan, piece), _route(study.sampler)
     if not any(map(has_rows, runner.problem.losses)):  # nothing can be said of the error but that of the draws
-        return Measured(plan, moments, _no_effect(study), None, None, _count(plan), _route(study.sampler))
+        return Measured(plan, moments, _no_effect(study), None, None, _count(plan), route, wrong)
     effect, extra = _effect(study, parts, piece)
     if effect is not None:
-        return Measured(plan, moments, effect, None, None, _count(plan) + extra, _route(study.sampler))
+        return Measured(plan, moments, effect, None, None, _count(plan) + extra, route, wrong)
     replicates, extra = _replicates(study, piece, given, parts)
     trained, more = (None, 0) if study.training is None else _training_replicates(study, piece, given)
-    return Measured(plan, moments, None, replicates, trained, _count(plan) + extra + more, _route(study.sampler))
+    return Measured(plan, moments, None, replicates, trained, _count(plan) + extra + more, route, wrong)
 
 
 def _check_weighted(study: Study) -> None:
