@@ -52,7 +52,7 @@ class Study(NamedTuple):
     sampler: Sampler
     plan: Plan
     compare: str
-    check: Check
+    check: Check | None = None  # of linear samplers
 
     @property
     def fitted_on(self) -> Array:
@@ -82,7 +82,8 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
         count = _count(study.plan) + extra
         return Measured(study.plan, moments, _no_effect(study), replicates, None, count, "marginal")
     fitted = study.sampler.fit(study.fitted_on, target, given)
-    parts, wrong = fitted.on(study.variables.matrix), study.check(fitted, target, given)
+    parts = fitted.on(study.variables.matrix)
+    wrong = None if study.check is None else study.check(fitted, target, given)
     store, plan = _replacement(runner.problem, parts, study.plan, piece, None)
     known = isinstance(parts, Residuals) and parts.design is not None
     if isinstance(parts, Residuals | Thresholds) and not known and any(map(has_rows, runner.problem.losses)):
