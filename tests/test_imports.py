@@ -26,6 +26,8 @@ ORDER = (
     "loss_checks",
     "outputs",
     "tables",
+    "untouched",
+    "probes",
     "ensembles",
     "tree_readers",
     "adapters",
@@ -83,11 +85,12 @@ PACKAGES = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 CORE = {"numpy", "scipy", "array_api_compat", "array_api_extra", "tqdm"}
 BACKENDS = {"torch", "jax", "jaxlib", "cupy", "array_api_strict", "dask"}
 HEAVY = ("torch", "jax", "cupy", "pandas", "sklearn", "matplotlib", "lightgbm", "xgboost")
-# _array.py knows the backend, tracing.py how JAX compiles; models.py adapts torch modules; two modules use the
-# frameworks' gradients.
+# _array.py knows the backend, tracing.py how JAX compiles; models.py adapts torch modules, untouched.py looks for their
+# hooks; two modules use the frameworks' gradients.
 KNOW_BACKENDS = {
     "_array",
     "tracing",
+    "untouched",
     "modules",
     "models",
     "several_inputs",

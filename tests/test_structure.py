@@ -206,18 +206,6 @@ def test_other_losses_of_a_linear_model_are_evaluated():
     assert "linear" not in rl.model_reliance(LinearRegression().fit(X, y), X, y, loss="absolute_error").routes
 
 
-def test_a_model_that_is_not_its_coefficients_is_evaluated_with_a_warning():
-    X, y, _ = tied_data()
-
-    class Clipped(LinearRegression):
-        def predict(self, X):
-            return np.maximum(super().predict(X), 0.0)
-
-    with pytest.warns(UserWarning, match="does not predict what its coefficients say"):
-        found = rl.model_reliance(Clipped().fit(X, y), X, y)
-    assert "linear" not in found.routes
-
-
 ERRORS = ("values", "replaced_risk", "std_error", "skewness", "random_variable_error", "row_error", "monte_carlo_share")
 
 

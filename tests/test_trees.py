@@ -344,23 +344,6 @@ def test_a_column_without_splits_is_unused():
     assert found.interval()[1].tolist() == [1.0, 1.0]
 
 
-def test_trees_that_disagree_with_the_model_are_given_up():
-    X, y, _ = library_data()
-
-    class Changed(sk.RandomForestRegressor):
-        pass
-
-    model = sk.RandomForestRegressor(3, max_depth=3, random_state=0).fit(X, y)
-    predict = model.predict
-    model.predict = lambda Z: predict(Z) + (Z[:, 0] > 1.0)  # the forest is not all that predicts
-    with pytest.warns(UserWarning, match="do not predict what the model predicts"):
-        found = rl.model_reliance(model, X, y, keep="rows")
-    assert set(found.routes) == {"distinct"}
-    assert_same(found, rl.model_reliance(model, X, y, keep="rows", route="plain"))
-    with pytest.raises(ValueError, match="route='trees'"):
-        rl.model_reliance(model, X, y, route="trees")
-
-
 def test_a_forced_route_that_does_not_apply():
     X, y, _ = levels(1, 30)
     with pytest.raises(ValueError, match="ensemble of trees that can be read"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -131,6 +132,18 @@ class Ensemble:
         return np.where(missing, self.missing_left[nodes, None], left)
 
     @cached_property
+    def digest(self) -> bytes:
+        """Of all that its predictions depend on."""
+        found = hashlib.blake2b(repr((self.compared_in, self.finish, self.n_features)).encode())
+        arrays = [self.feature, self.threshold, self.left, self.right, self.missing_left, self.category, self.value]
+        sets = [part for c in self.categories for part in (c.left, np.zeros(0) if c.known is None else c.known)]
+        whole = repr([(len(c.left), c.known is None, c.whole) for c in self.categories])
+        for array in (*arrays, self.roots, self.offset, *sets, np.frombuffer(whole.encode(), dtype=np.uint8)):
+            found.update(repr((array.shape, array.dtype.str)).encode())
+            found.update(np.ascontiguousarray(array).tobytes())
+        return found.digest()
+
+    @cached_property
     def depth(self) -> int:
         """Splits on the longest path."""
         level, steps = self.roots, 0
@@ -238,11 +251,28 @@ def agrees(ensemble: Ensemble, own_predictions: Any, library_predictions: Any) -
         return False
     if ensemble.finish.exact:
         return bool(np.array_equal(own, library))
-    precision = max(ensemble.precision, float(np.finfo(own.dtype).eps))
-    # The library adds the trees in another order and perhaps in float32, so errors grow with their number.
-    relative = precision * (32 + 4 * ensemble.roots.size**0.5)
     scale = float(np.max(np.abs(library), initial=0.0))
+    relative = _relative(ensemble, own)
     return bool(np.all(np.abs(own - library) <= relative * (np.abs(library) + scale)))
+
+
+def settled(ensemble: Ensemble, raw: Floats) -> Bools:
+    """(m,): for which rows rounding cannot change the label that raw outputs (m, K) on the host are turned into."""
+    finish = ensemble.finish
+    if not finish.exact:
+        return np.ones(len(raw), dtype=bool)
+    slack = _relative(ensemble, raw) * float(np.max(np.abs(raw), initial=0.0))
+    if finish.output == "argmax":
+        second, first = np.sort(raw, axis=1)[:, -2:].T
+        return np.asarray(first - second > slack)
+    values = _linked("identity" if finish.link == "step" else finish.link, raw * finish.scale)[:, 0]
+    return np.asarray(np.abs(values - (0.0 if finish.link == "step" else finish.cut)) > slack)
+
+
+def _relative(ensemble: Ensemble, own: Floats) -> float:
+    """The library adds the trees in another order and perhaps in float32, so errors grow with their number."""
+    precision = max(ensemble.precision, float(np.finfo(own.dtype).eps))
+    return precision * float(32 + 4 * ensemble.roots.size**0.5)
 
 
 def _linked(link: Link, raw: Array) -> Array:

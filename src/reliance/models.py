@@ -31,12 +31,15 @@ from reliance.ensembles import Ensemble
 from reliance.losses import Loss, Metric, compares_labels
 from reliance.modules import evaluation_mode, is_torch_module, watched
 from reliance.modules import home as torch_home
+from reliance.probes import probe
 from reliance.tables import Table
+from reliance.untouched import inherits, plain_torch
 
 __all__ = ["FirstLayer", "Linear", "Model", "onnx"]
 
 # Libraries that check their input and schedule threads at each call want fewer, larger calls than an array function.
 _ESTIMATOR_BLOCK_ROWS = 16384
+_SKLEARN_METHODS = ("predict", "_decision_function")
 
 
 @dataclass(frozen=True)
@@ -124,15 +127,14 @@ class FirstLayer:
 def first_layer(model: Any) -> FirstLayer | None:
     """The model as a first affine layer and the rest, if it is known to be that."""
     if isinstance(model, FirstLayer):
-        return model
+        return model if inherits(model, ("__call__",), "reliance") else None
     if not is_torch_module(model):
         return None
     import torch
 
     if type(model) is not torch.nn.Sequential or len(model) < 2 or type(model[0]) is not torch.nn.Linear:
         return None
-    hooked = any(part._forward_hooks or part._forward_pre_hooks for part in (model, model[0]))
-    if hooked:
+    if not (plain_torch(model) and plain_torch(model[0])):
         return None
     bias = 0.0 if model[0].bias is None else model[0].bias.detach()
     return FirstLayer(model[0].weight.detach().T, bias, model[1:])
@@ -143,7 +145,7 @@ def ensemble_of(model: Model) -> Ensemble | None:
     if model.trees is not None:
         return model.trees
     if isinstance(model.source, Ensemble):
-        return model.source
+        return model.source if type(model.source) is Ensemble else None
     return None if model.method is None else tree_readers.read(model.source, model.method)
 
 
@@ -154,23 +156,28 @@ def on_arrays_of(model: Model, X: Array) -> Model:
     """A tree ensemble that was fitted on the host, as a model of the arrays that X is made of.
 
     Its library takes NumPy arrays only. The trees are read, checked against the library's predictions for the rows of
-    X, and evaluated where X is; a model that cannot be read stays as it is.
+    X and for some replaced ones, and evaluated where X is; a model that cannot be read stays as it is.
     """
     if is_torch_module(model.source):
         return _of_integers(model, X)
     if isinstance(X, np.ndarray) or model.method is None or X.ndim != 2:
         return model
-    known = _read.setdefault(model.source, {})
-    # The same object for the same trees, because compiled functions live with it; a model fitted again differs.
-    for ensemble in (known.get(model.method), tree_readers.read(model.source, model.method)):
-        if ensemble is None:
-            continue
-        with inference_only(namespace(X)):
-            own = to_host(ensemble(X))
-        if ensembles.agrees(ensemble, own, model.predict(to_host(X))):
-            known[model.method] = ensemble
-            return dataclasses.replace(model, predict=ensemble, trees=ensemble, block_rows=None)
-    return model
+    ensemble = tree_readers.read(model.source, model.method)
+    if ensemble is None or ensemble.n_features != X.shape[1]:
+        return model
+    # The same object for the same trees, because compiled functions live with it.
+    known = _read.setdefault(model.source, {}).get(model.method)
+    ensemble = known if known is not None and known.digest == ensemble.digest else ensemble
+    replaced = probe(X, [(j,) for j in range(X.shape[1])]).block
+    with inference_only(namespace(X)):
+        own, other = to_host(ensemble(X)), to_host(ensemble(replaced))
+        clear = ensembles.settled(ensemble, to_host(ensemble.raw(replaced)))
+    if not ensembles.agrees(ensemble, own, model.predict(to_host(X))):
+        return model
+    if not ensembles.agrees(ensemble, other[clear], np.asarray(model.predict(to_host(replaced)))[clear]):
+        return model
+    _read[model.source][model.method] = ensemble
+    return dataclasses.replace(model, predict=ensemble, trees=ensemble, block_rows=None)
 
 
 def on_table(model: Model, table: Table) -> Model:
@@ -196,7 +203,8 @@ def _takes_arrays(model: Any, names: Sequence[str]) -> bool:
 def linear_form(model: Any) -> tuple[NDArray[np.float64], float] | None:
     """Coefficients (P,) and intercept of a model that is known to be linear with one output; None otherwise."""
     if isinstance(model, Linear):
-        return np.asarray(to_host(model.coef), dtype=np.float64), float(model.intercept)
+        own = inherits(model, ("__call__",), "reliance")
+        return (np.asarray(to_host(model.coef), dtype=np.float64), float(model.intercept)) if own else None
     if "sklearn" not in sys.modules:
         return None
     from sklearn.linear_model._base import LinearModel
@@ -204,8 +212,11 @@ def linear_form(model: Any) -> tuple[NDArray[np.float64], float] | None:
     from sklearn.preprocessing import StandardScaler
 
     steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
-    *scalers, last = [step for step in steps if step not in (None, "passthrough")]
+    *scalers, last = [step for step in steps if step not in (None, "passthrough")] or [None]
     if not isinstance(last, LinearModel) or not all(isinstance(scaler, StandardScaler) for scaler in scalers):
+        return None
+    # A subclass may predict otherwise, and so does what was patched.
+    if not all(inherits(step, (*_SKLEARN_METHODS, "transform"), "sklearn") for step in (model, *scalers, last)):
         return None
     coef, intercept = np.asarray(last.coef_, dtype=np.float64), np.asarray(last.intercept_, dtype=np.float64)
     if (coef.ndim == 2 and coef.shape[0] != 1) or intercept.size != 1:
@@ -227,7 +238,7 @@ def never_writes(model: Any) -> bool:
         return False
     from sklearn.linear_model._base import LinearModel
 
-    return isinstance(model, LinearModel) and "predict" not in vars(model)
+    return isinstance(model, LinearModel) and inherits(model, _SKLEARN_METHODS, "sklearn")
 
 
 @contextlib.contextmanager

@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from reliance.ensembles import Bools, Categories, Ensemble, Finish, Floats, Ints, Link
+from reliance.untouched import inherits
 
+# What predictions may go through.
+_METHODS = ("predict", "predict_proba", "decision_function", "inplace_predict", "_raw_predict")
 _Float: TypeAlias = Literal["float32", "float64"]
 
 
@@ -30,6 +33,8 @@ def read(model: Any, method: str) -> Ensemble | None:
     library = type(model).__module__.partition(".")[0]
     methods = ("predict", "predict_proba", "decision_function")
     if library not in _READERS or library not in sys.modules or method not in methods:
+        return None
+    if not inherits(model, _METHODS, library):
         return None
     try:
         return _READERS[library](model, method)
@@ -149,7 +154,10 @@ def _sklearn_tree(tree: Any, value: Floats) -> _Tree:
 
 
 def _forest(model: Any, method: str) -> Ensemble | None:
-    trees = [estimator.tree_ for estimator in getattr(model, "estimators_", [model])]
+    members = getattr(model, "estimators_", [model])
+    if not all(inherits(member, _METHODS, "sklearn") for member in members):
+        return None
+    trees = [member.tree_ for member in members]
     if not hasattr(model, "classes_"):
         finish = _regress(method, model.n_outputs_, scale=1.0 / len(trees))
     elif model.n_outputs_ > 1 or model.n_classes_ == 1 or method == "decision_function":

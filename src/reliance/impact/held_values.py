@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, models
+from reliance import _array, blocks
 from reliance._array import Array, namespace
 from reliance.constant_plans import Constants, ConstantStore
 from reliance.executors import Base, Caller
@@ -18,11 +17,12 @@ from reliance.features import Feature
 from reliance.inputs import Problem
 from reliance.loss_formulas import float_dtype
 from reliance.losses import Loss
-from reliance.models import name_of
 from reliance.rng import Indices
 from reliance.stores import ArrayStore
+from reliance.structure import trust
 from reliance.structure.cells import Cells
-from reliance.structure.trees import Disagreement, TreeRoute, tree_route, warn_disagreement
+from reliance.structure.trees import TreeRoute, tree_route
+from reliance.structure.trust import Disagreement
 
 Floats = NDArray[np.float64]
 
@@ -132,14 +132,14 @@ def answers(
             size = float(abs(coef[feature.columns[0]]))
             found[feature.name] = Answer(np.full(len(held[feature.name].rows), size), 0, "linear")
         return found, block
-    trees = tree_route(problem, base) if route == "auto" else None
+    trees = _trees(problem, base) if route == "auto" else None
     with blocks.progress(problem, 0) as advance:
         if trees is not None:
             try:
                 known, block = _by_trees(trees, _without(problem.features, found), held, advance)
                 found |= known
             except Disagreement:
-                warn_disagreement(problem)
+                trust.warn(problem, "trees")
                 trees = None
         left = _without(problem.features, found)
         if left:
@@ -155,23 +155,21 @@ def _without(features: Iterable[Feature], found: dict[str, Answer]) -> tuple[Fea
 
 def _coefficients(problem: Problem, base: Base) -> Floats | None:
     """The coefficients of a linear model, if they are what predicts."""
-    form = models.linear_form(problem.model.source) if problem.model.method in (None, "predict") else None
-    if form is None or form[0].shape != (problem.flat.shape[1],):
+    form = trust.linear_form(problem)
+    if form is None:
         return None
-    coef, intercept = form
-    xp, flat = problem.xp, _array.as_floating(problem.flat)
-    claimed = flat @ _array.from_host(coef, xp, problem.device, flat.dtype) + intercept
-    own = xp.reshape(base.predictions, (problem.n,))
-    apart, largest = _array.fetch([xp.max(xp.abs(claimed - own)), xp.max(xp.abs(own))])
-    scale = float(largest) + float(np.max(np.abs(coef))) + abs(intercept)
-    if float(apart) <= 1e3 * _array.epsilon(flat) * scale:
-        return coef
-    warnings.warn(
-        f"model {name_of(problem.model.source)} does not predict what its coefficients say: it is called instead",
-        UserWarning,
-        stacklevel=3,
-    )
+    if trust.reproduces(problem, base, form):
+        return form[0]
+    trust.warn(problem, "linear")
     return None
+
+
+def _trees(problem: Problem, base: Base) -> TreeRoute | None:
+    try:
+        return tree_route(problem, base)
+    except Disagreement:
+        trust.warn(problem, "trees")
+        return None
 
 
 def _impact(one: Held, n: int, changes: Floats, squares: Floats) -> Floats:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, models, outputs
+from reliance import _array, blocks, outputs
 from reliance._array import Array
 from reliance.executors import Base, Caller
 from reliance.features import Feature
@@ -23,7 +23,7 @@ from reliance.plans import Pairs, Plan, Shifts
 from reliance.reductions import Moments
 from reliance.rng import Indices, RandomState
 from reliance.stores import ArrayStore, Lent
-from reliance.structure import routes
+from reliance.structure import routes, trust
 from reliance.structure.distinct import distinct_values
 
 Floats = NDArray[np.float64]
@@ -118,7 +118,7 @@ def local_importance(
         base = blocks.base_pass(some, call)
         if contributes:
             some, base = _with_output(some, base)
-            closed = _linear(problem, base, chosen, bool(center), draws == "all")
+            closed = _linear(problem, some, base, bool(center), draws == "all")
             if closed is not None:
                 return _result(problem, base, chosen, plan, closed, np.zeros_like(closed), [0] * closed.shape[1], True)
         if chosen is None:
@@ -158,29 +158,22 @@ def _error(moments: Moments, plan: Plan) -> Floats:
     return np.asarray(np.sqrt(left * (1.0 - left / others) * spread) / k)
 
 
-def _linear(problem: Problem, base: Base, chosen: Indices | None, center: bool, everything: bool) -> Floats | None:
+def _linear(problem: Problem, some: Problem, base: Base, center: bool, everything: bool) -> Floats | None:
     """``(m, p)``: the exact contributions of a linear model; None of any other, or if they are wanted of some draws."""
-    form = models.linear_form(problem.model.source)
-    flat = problem.flat
-    known = form is not None and form[0].shape == (flat.shape[1],)
-    if not center and not known:
+    form, flat = trust.linear_form(problem), problem.flat
+    if not center and form is None:
         raise ValueError(
             "center=False needs a linear model (a linear regressor of scikit-learn, also behind StandardScaler, or "
             "rl.models.Linear), because only its predictions are sums of b_j x_ij: pass center=True"
         )
-    if form is None or not known or (center and not everything):
+    if form is None or (center and not everything):
         return None
-    coef, intercept = form
-    own = flat if chosen is None else problem.xp.take(flat, _index(problem, chosen), axis=0)
-    x, predictions = _host(own), base.host_losses[0]
-    scale = float(np.max(np.abs(predictions))) + float(np.max(np.abs(coef))) + abs(intercept)
-    apart = float(np.max(np.abs(x @ coef + intercept - predictions)))
-    if not apart <= 1e3 * _array.epsilon(base.predictions) * scale:
-        if center:
-            return None
-        raise ValueError(
-            f"center=False: model {models.name_of(problem.model.source)} does not predict what its coefficients say"
-        )
+    if not trust.reproduces(some, base, form, lenders=flat):
+        if not center:
+            raise ValueError(f"center=False: {trust.words(problem, 'linear')}")
+        trust.warn(problem, "linear")
+        return None
+    coef, x = form[0], _host(some.flat)
     if center:
         x = x - np.stack([_host(flat[:, column]).mean() for column in range(flat.shape[1])])
     return np.stack([x[:, list(f.columns)] @ coef[list(f.columns)] for f in problem.features], axis=1)

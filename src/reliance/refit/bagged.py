@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from reliance.models import Model, name_of
 from reliance.rng import Indices
+from reliance.untouched import inherits
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,11 +183,13 @@ def _member(forest: Any, estimator: Any, columns: Indices | None, method: str, c
 
 
 def _tree_kind(estimator: Any) -> str | None:
-    """What kind of tree of scikit-learn it is, exactly: a subclass may predict otherwise."""
+    """What kind of tree of scikit-learn it is, exactly: a subclass, or one that was patched, may predict otherwise."""
     if "sklearn" not in sys.modules:
         return None
     from sklearn import tree
 
+    if not inherits(estimator, ("predict", "predict_proba", "apply"), "sklearn"):
+        return None
     if type(estimator) in (tree.DecisionTreeRegressor, tree.ExtraTreeRegressor):
         return "regressor"
     one_label = type(estimator) in (tree.DecisionTreeClassifier, tree.ExtraTreeClassifier) and estimator.n_outputs_ == 1

@@ -10,9 +10,11 @@ from typing import Any
 
 from reliance import kernels, models
 from reliance._array import Array, Device, Namespace, device, itemsize, namespace
+from reliance.executors import Base
 from reliance.features import Feature
 from reliance.inputs import Problem
 from reliance.models import Model
+from reliance.structure import trust
 
 # Below so many columns recomputing the product costs no more than adding the pre-activations.
 FEWEST_COLUMNS = 64
@@ -94,11 +96,15 @@ class PreactivationStore:
         return kernels.summed_rows
 
 
-def first_layer_problem(problem: Problem, fewest: int = FEWEST_COLUMNS) -> Problem | None:
-    """The same problem behind its first layer: rows are pre-activations, the model is the rest; None if it has none."""
+def first_layer_problem(problem: Problem, base: Base, fewest: int = FEWEST_COLUMNS) -> Problem | None:
+    """The same problem behind its first layer: rows are pre-activations, the model is the rest; None if it has none.
+
+    Raises `trust.Disagreement` if the rest does not predict from pre-activations what the model predicts.
+    """
     found = models.first_layer(problem.model.source)
     if found is None or len(problem.store.shape) != 1 or not fewest <= problem.flat.shape[1] == found.weight.shape[0]:
         return None
+    trust.check_first_layer(problem, base, found)
     preactivations = problem.flat @ found.weight + found.bias
     store = PreactivationStore(problem.flat, found.weight, preactivations)
     # The session is the whole model's: the rest's modules are its own.

@@ -6,14 +6,13 @@ over the rows gives for all features. What needs single rows is made for one fea
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, models
+from reliance import _array
 from reliance._array import Array
 from reliance.executors import Base
 from reliance.features import Feature
@@ -21,6 +20,7 @@ from reliance.inputs import Problem
 from reliance.losses import is_squared
 from reliance.outputs import real_losses
 from reliance.reductions import Moments
+from reliance.structure import trust
 from reliance.structure.joint_moments import Effects, JointSums, Monomial
 
 Floats = NDArray[np.float64]
@@ -103,36 +103,29 @@ class LinearRoute:
 
 
 def linear_route(problem: Problem, base: Base) -> LinearRoute | None:
-    """The route of a linear model, if the model is one, the loss a squared difference and the output single."""
-    form = models.linear_form(problem.model.source)
+    """The route of a linear model, if the model is one, the loss a squared difference and the output single.
+
+    Raises `trust.Disagreement` if the model does not predict what its coefficients say.
+    """
     measured = real_losses(problem.losses)
     squares = len(measured) == 1 and is_squared(measured[0])
-    if form is None or not squares or len(base.targets[0].shape) != 1:
+    form = trust.linear_form(problem) if squares and len(base.targets[0].shape) == 1 else None
+    if form is None:
         return None
-    coef, intercept = form
-    if coef.shape != (problem.flat.shape[1],):
-        return None
+    coef = form[0]
     predictions = _host(base.predictions).reshape(-1)
     residual = _host(base.targets[0]) - predictions
     bias, weights = float(np.mean(residual)), problem.host_weights
     effects = Effects.of(problem.flat, problem.features, coef)
-    sums, apart = JointSums(effects, weights is not None), 0.0
+    sums, products = JointSums(effects, weights is not None), np.empty(problem.n)
     strip = _STRIP * effects.chunk_rows
     for start in range(0, problem.n, strip):
         rows = slice(start, min(start + strip, problem.n))
         own = None if weights is None else weights[rows]
-        claimed = sums.add(_array.to_host(problem.flat[rows, :]), residual[rows] - bias, own, coef) + intercept
-        apart = max(apart, float(np.max(np.abs(claimed - predictions[rows]))))
+        products[rows] = sums.add(_array.to_host(problem.flat[rows, :]), residual[rows] - bias, own, coef)
     # The coefficients are what the closed form uses: they must be the model that predicts.
-    scale = float(np.max(np.abs(predictions))) + float(np.max(np.abs(coef))) + abs(intercept)
-    if not apart <= 1e3 * _array.epsilon(base.predictions) * scale:
-        warnings.warn(
-            f"model {models.name_of(problem.model.source)} does not predict what its coefficients say: its pairs are "
-            "evaluated one by one",
-            UserWarning,
-            stacklevel=2,
-        )
-        return None
+    if not trust.reproduces(problem, base, form, products):
+        raise trust.Disagreement
     return LinearRoute(problem, coef, residual, _host(base.slack).reshape(-1), bias, *sums.centred())
 
 

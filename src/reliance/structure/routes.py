@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,12 +16,14 @@ from reliance.inputs import Problem
 from reliance.outputs import is_output
 from reliance.plans import Pairs, Plan
 from reliance.reductions import Moments
+from reliance.structure import trust
 from reliance.structure.cells import Cells
 from reliance.structure.distinct import distinct_values
 from reliance.structure.first_layer import FEWEST_COLUMNS, first_layer_problem
 from reliance.structure.linear import LinearRoute, linear_route
-from reliance.structure.trees import Disagreement, TreeRoute, tree_route, warn_disagreement
+from reliance.structure.trees import TreeRoute, tree_route
 
+R = TypeVar("R")
 ROUTES = ("auto", "plain", "distinct", "trees", "linear", "first_layer")
 
 
@@ -53,18 +56,32 @@ def jobs(problem: Problem, base: Base, plan: Plan, route: str) -> list[Job]:
         raise ValueError(
             f"route={route!r} is for all pairs under per-row losses: pass pairs='all' and no whole-set metric"
         )
-    linear = linear_route(problem, base) if route in ("auto", "linear") else None
+    linear = _trusted("linear", problem, route, linear_route, base)
     if linear is not None:
         return _linear_jobs(linear, plan, problem)
-    trees = tree_route(problem, base) if route in ("auto", "trees") else None
+    trees = _trusted("trees", problem, route, tree_route, base)
     if trees is not None:
         return [_tree_job(trees, feature, plan, problem, route) for feature in problem.features]
-    return _engine_jobs(problem, problem.features, plan, route)
+    return _engine_jobs(problem, base, problem.features, plan, route)
 
 
-def _engine_jobs(problem: Problem, features: tuple[Feature, ...], plan: Plan, route: str) -> list[Job]:
+def _trusted(name: str, problem: Problem, route: str, find: Callable[..., R | None], *given: Any) -> R | None:
+    """A route by its name, if it is wanted, applies and predicts what the model predicts."""
+    if route not in ("auto", name):
+        return None
+    try:
+        return find(problem, *given)
+    except trust.Disagreement:
+        if route == name:
+            raise ValueError(f"{trust.words(problem, name)}; pass route='auto'") from None
+        trust.warn(problem, name)
+        return None
+
+
+def _engine_jobs(problem: Problem, base: Base, features: tuple[Feature, ...], plan: Plan, route: str) -> list[Job]:
     """The jobs of a model that has to be called."""
-    behind = first_layer_problem(problem, FEWEST_COLUMNS if route == "auto" else 1) if route != "distinct" else None
+    fewest = FEWEST_COLUMNS if route == "auto" else 1
+    behind = _trusted("first_layer", problem, route, first_layer_problem, base, fewest)
     _check_applies(route, behind)
     found: list[Job] = []
     rest: list[Feature] = []
@@ -92,13 +109,11 @@ def run(problem: Problem, jobs: list[Job], base: Base, call: Caller, route: str)
     with blocks.progress(problem, total) as advance:
         try:
             found = _run_trees([job for job in jobs if job.trees is not None], advance)
-        except Disagreement:
+        except trust.Disagreement:
             if route == "trees":
-                raise ValueError(
-                    "route='trees': the trees that were read do not predict what the model predicts; pass route='auto'"
-                ) from None
-            warn_disagreement(problem)
-            jobs = _engine_jobs(problem, problem.features, Pairs(problem.n), "auto")
+                raise ValueError(f"{trust.words(problem, 'trees')}; pass route='auto'") from None
+            trust.warn(problem, "trees")
+            jobs = _engine_jobs(problem, base, problem.features, Pairs(problem.n), "auto")
             found = Run({}, (0, 0))
         moments, block = dict(found.moments), found.block
         for job in jobs:

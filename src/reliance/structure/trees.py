@@ -7,7 +7,6 @@ come from the trees themselves (see `tree_blocks`); losses and sums are those of
 from __future__ import annotations
 
 import os
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,17 +23,15 @@ from reliance.inputs import Problem
 from reliance.outputs import is_whole
 from reliance.plans import Tile
 from reliance.reductions import Accumulator, Moments
+from reliance.structure import trust
 from reliance.structure.cells import Cells, column_cells, joint_cells
 from reliance.structure.leaf_masks import skeleton
 from reliance.structure.tree_blocks import MaskEngine, Setting, TreeEngine, WalkEngine
+from reliance.structure.trust import Disagreement
 
 Advance = Callable[[int], None]
 A = TypeVar("A")
 B = TypeVar("B")
-
-
-class Disagreement(Exception):
-    """The trees, as they were read, do not predict what the library predicts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,10 +123,14 @@ class TreeRoute:
 
 
 def tree_route(problem: Problem, base: Base) -> TreeRoute | None:
-    """The route of a tree ensemble, if the model is one that can be read."""
+    """The route of a tree ensemble, if the model is one that can be read.
+
+    Raises `trust.Disagreement` if the trees do not predict what their library predicts.
+    """
     ensemble = models.ensemble_of(problem.model)
     if ensemble is None or len(problem.store.shape) != 1 or ensemble.n_features != problem.flat.shape[1]:
         return None
+    trust.check_trees(problem, base, ensemble)
     used = np.unique(ensemble.feature[ensemble.feature >= 0]).tolist()
 
     def host(column: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -138,15 +139,6 @@ def tree_route(problem: Problem, base: Base) -> TreeRoute | None:
     found = list(in_order(lambda column: column_cells(ensemble, column, host(column)), used, _workers(problem)))
     setting = Setting(problem, base, ensemble, skeleton(ensemble))
     return TreeRoute(setting, dict(zip(used, found, strict=True)))
-
-
-def warn_disagreement(problem: Problem) -> None:
-    warnings.warn(
-        f"the trees read from model {models.name_of(problem.model.source)} do not predict what the model predicts: its "
-        "pairs are evaluated by the model",
-        UserWarning,
-        stacklevel=2,
-    )
 
 
 def _block_rows(problem: Problem, engine: TreeEngine, held: int, workers: int) -> int:

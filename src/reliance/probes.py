@@ -1,0 +1,109 @@
+"""A few rows as they are and with a feature of another row: on them a shortcut must say what the model says.
+
+What a model does to extreme predictions alone, such as clipping them, shows where extreme values meet extreme rows: so
+each feature takes its least and its largest value in the rows of the least and the largest prediction, and besides
+values of rows drawn at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array
+from reliance._array import Array
+
+# Rows that are replaced, in all and for one feature; and rows that stay as they are.
+_REPLACED, _EACH, _KEPT = 512, 64, 32
+# Bytes of them at most; and numbers that are searched for the largest one of each column.
+_BYTES, _SEARCHED = 2**24, 2**22
+# A shortcut computes in another order than the model: by how many units in the last place they may differ. Of 16 bits
+# not that many are left, and a shortcut cannot be told from something else.
+_UNITS, COARSE = 1e3, 1e-4
+
+
+class Probe(NamedTuple):
+    """Rows ``own``, of which the columns in ``mask`` are taken from the rows ``lent``: all (m, P), on the device."""
+
+    own: Array
+    lent: Array
+    mask: Array
+
+    @property
+    def block(self) -> Array:
+        """What the model is called with: a new array."""
+        return _array.namespace(self.own).where(self.mask, self.lent, self.own)
+
+
+def probe(
+    flat: Array,
+    groups: Sequence[Sequence[int]],
+    outputs: Any = None,
+    lenders: Array | None = None,
+    memory: int = 16 * _BYTES,
+) -> Probe:
+    """Rows of ``flat (n, P)`` with the columns of some features from other rows.
+
+    Parameters
+    ----------
+    groups : sequence of sequences of int
+        The columns of each feature. Of very many features several are replaced together.
+    outputs : host array (n, ...), optional
+        Predictions, whose least and largest rows are among them.
+    lenders : array (N, P), optional
+        Who lends, if not the rows themselves.
+    memory : int
+        Bytes, of which a sixteenth is taken for the rows at most.
+    """
+    xp, dev = _array.namespace(flat), _array.device(flat)
+    lenders = flat if lenders is None else lenders
+    affordable = max(min(_BYTES, memory // 16) // max(int(flat.shape[1]) * _array.itemsize(flat), 1), 16)
+    most = min(_REPLACED, affordable)
+    parts = [np.concatenate([np.asarray(g) for g in part]) for part in _together(groups, most)]
+    each = max(min(most // len(parts), _EACH), 1)
+    row, donor = _pairs(flat, lenders, [int(part[0]) for part in parts], each, outputs)
+    kept = np.linspace(0, flat.shape[0] - 1, min(_KEPT, affordable, flat.shape[0])).astype(np.int64)
+    mask = np.zeros((len(row) + len(kept), int(flat.shape[1])), dtype=bool)
+    for k, part in enumerate(parts):
+        mask[k * each : (k + 1) * each, part] = True
+
+    def taken(rows: Array, index: NDArray[np.int64]) -> Array:
+        return xp.take(rows, _array.from_host(index, xp, dev, _array.index_dtype(xp)), axis=0)
+
+    own = taken(flat, np.concatenate([row, kept]))
+    return Probe(own, xp.concat([taken(lenders, donor), own[len(row) :, :]]), _array.from_host(mask, xp, dev))
+
+
+def _together(groups: Sequence[Sequence[int]], most: int) -> list[Sequence[Sequence[int]]]:
+    size = -(-len(groups) // most)
+    return [groups[start : start + size] for start in range(0, len(groups), size)]
+
+
+def _pairs(
+    flat: Array, lenders: Array, columns: list[int], each: int, outputs: Any
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows and donors, ``each`` for each of the columns: the extreme ones first, the others drawn."""
+    random = np.random.Generator(np.random.Philox(key=len(columns)))
+    n, lent = int(flat.shape[0]), int(lenders.shape[0])
+    row, donor = random.integers(n, size=(len(columns), each)), random.integers(lent, size=(len(columns), each))
+    step = -(-lent * int(lenders.shape[1]) // _SEARCHED)
+    xp = _array.namespace(lenders)
+    searched = _array.as_floating(lenders[::step, :])
+    low, high = (step * a[columns] for a in _array.fetch([xp.argmin(searched, axis=0), xp.argmax(searched, axis=0)]))
+    if outputs is None:
+        extremes = random.integers(n, size=2)
+    else:
+        first = np.asarray(outputs).reshape(n, -1)[:, 0].astype(np.float64)
+        extremes = np.asarray([np.argmax(first), np.argmin(first)])
+    for k, (end, value) in enumerate([(0, high), (1, low), (0, low), (1, high)][:each]):
+        row[:, k], donor[:, k] = extremes[end], value
+    return row.reshape(-1).astype(np.int64), donor.reshape(-1).astype(np.int64)
+
+
+def same(claimed: Any, predictions: Any, scale: float, precision: float) -> bool:
+    """Whether a shortcut's answers are the model's up to rounding: host arrays, ``precision`` relative to ``scale``."""
+    apart = np.max(np.abs(np.asarray(claimed, dtype=np.float64) - np.asarray(predictions, dtype=np.float64)))
+    return bool(apart <= _UNITS * precision * scale)

@@ -1,0 +1,126 @@
+"""Whether a shortcut says what the model says: on rows as they are, and on a sample of replaced rows."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import _array, blocks, ensembles, models
+from reliance._array import Array
+from reliance.ensembles import Ensemble
+from reliance.executors import Base, predict_rows
+from reliance.inputs import Problem
+from reliance.models import FirstLayer, Model
+from reliance.probes import COARSE, Probe, probe, same
+
+Floats = NDArray[np.float64]
+_STRIP = 2**20  # numbers of X that are multiplied with coefficients together
+
+
+class Disagreement(Exception):
+    """A shortcut, as it was read from a model, does not predict what the model predicts."""
+
+
+def warn(problem: Problem, route: str) -> None:
+    """Said where the model is called instead."""
+    warnings.warn(f"{words(problem, route)}: it is called instead", UserWarning, stacklevel=3)
+
+
+def words(problem: Problem, route: str) -> str:
+    what = {
+        "linear": "its coefficients say",
+        "trees": "the trees that were read from it predict",
+        "first_layer": "its first layer and the rest predict",
+    }[route]
+    return f"route={route!r}: model {models.name_of(problem.model.source)[:80]} does not predict what {what}"
+
+
+def linear_form(problem: Problem) -> tuple[Floats, float] | None:
+    """Coefficients and intercept of a model of these rows that is known to be linear, and takes them as numbers."""
+    if problem.coded or problem.model.method not in (None, "predict"):
+        return None
+    form = models.linear_form(problem.model.source)
+    return None if form is None or form[0].shape != (problem.flat.shape[1],) else form
+
+
+def reproduces(
+    problem: Problem,
+    base: Base,
+    form: tuple[Floats, float],
+    products: Floats | None = None,
+    lenders: Array | None = None,
+) -> bool:
+    """Whether coefficients and intercept give the model's predictions up to rounding.
+
+    ``products (n,)``: rows times coefficients, if they are known already. ``lenders (N, P)``: who lends, if not the
+    rows themselves. To be asked inside the model's session.
+    """
+    coef, intercept = form
+    precision = _array.epsilon(base.predictions)
+    predictions = _host(base.predictions).reshape(-1)
+    if precision > COARSE or len(predictions) != problem.n:
+        return False
+    products = _products(problem.flat, coef) if products is None else products
+    scale = float(np.max(np.abs(predictions))) + float(np.max(np.abs(coef))) + abs(intercept)
+    if not same(products + intercept, predictions, scale, precision):
+        return False
+    block = _probe(problem, base, lenders).block
+    claimed = _host(block) @ coef + intercept
+    found = _host(_called(problem, block)).reshape(-1)
+    return len(found) == len(claimed) and same(claimed, found, scale + float(np.max(np.abs(claimed))), precision)
+
+
+def check_trees(problem: Problem, base: Base, ensemble: Ensemble) -> None:
+    """Raise `Disagreement` unless the trees predict what their library predicts for a few rows."""
+    model = problem.model
+    if isinstance(model.source, Ensemble):
+        return
+    block = _probe(problem, base).block
+    with _array.inference_only(problem.xp):
+        raw = _array.to_host(ensemble.raw(block))
+    own, settled = _array.to_host(ensemble.finish(raw)), ensembles.settled(ensemble, raw)
+    if model.trees is None:
+        library = _array.to_host(_called(problem, block))
+    else:  # the trees are called in the place of their library
+        library = np.asarray(getattr(model.source, str(model.method))(_array.to_host(block)))
+    library = library.reshape(own.shape) if own.size == library.size else library
+    if own.shape != library.shape or not ensembles.agrees(ensemble, own[settled], library[settled]):
+        raise Disagreement
+
+
+def check_first_layer(problem: Problem, base: Base, layer: FirstLayer) -> None:
+    """Raise `Disagreement` unless the rest predicts from exchanged parts of pre-activations what the model predicts."""
+    xp, precision = problem.xp, _array.epsilon(base.predictions)
+    if precision > COARSE:  # a difference of 16 bits has no digits left
+        raise Disagreement
+    found = _probe(problem, base)
+    nothing = xp.zeros_like(found.own)
+    own, lent = (xp.where(found.mask, rows, nothing) @ layer.weight for rows in (found.own, found.lent))
+    exchanged = (found.own @ layer.weight + layer.bias - own) + lent
+    rest = Model(layer.rest, layer.rest)
+    claimed = _host(predict_rows(rest, exchanged, blocks.call_rows(problem)))
+    library = _host(_called(problem, found.block))
+    scale = float(np.max(np.abs(library)))
+    if claimed.shape != library.shape or not same(claimed, library, scale, precision):
+        raise Disagreement
+
+
+def _probe(problem: Problem, base: Base, lenders: Array | None = None) -> Probe:
+    groups = [feature.columns for feature in problem.features]
+    return probe(problem.flat, groups, _array.to_host(base.predictions), lenders, problem.memory)
+
+
+def _called(problem: Problem, block: Array) -> Array:
+    shaped = problem.xp.reshape(block, (block.shape[0], *problem.store.shape))
+    return predict_rows(problem.model, shaped, blocks.call_rows(problem))
+
+
+def _products(flat: Array, coef: Floats) -> Floats:
+    step = max(_STRIP // len(coef), 1)
+    return np.concatenate([_host(flat[start : start + step, :]) @ coef for start in range(0, flat.shape[0], step)])
+
+
+def _host(x: Array) -> Floats:
+    return np.asarray(_array.to_host(x), dtype=np.float64)
