@@ -397,17 +397,18 @@ def test_torch_sequential_never_recomputes_the_wide_product(monkeypatch):
     X, y = torch.randn(30, 100, dtype=torch.float64), torch.randn(30, dtype=torch.float64)
     plain = rl.model_reliance(net, X, y, features=[0, 7], route="plain", keep="rows")
     rows = []
-    forward = torch.nn.Linear.forward
+    linear = torch.nn.functional.linear
 
-    def counted(self, H):
-        rows.append((self.in_features, H.shape[0]))
-        return forward(self, H)
+    def counted(H, *given):
+        rows.append(tuple(H.shape))
+        return linear(H, *given)
 
-    monkeypatch.setattr(torch.nn.Linear, "forward", counted)
+    monkeypatch.setattr(torch.nn.functional, "linear", counted)
     found = rl.model_reliance(net, X, y, features=[0, 7], keep="rows")
     assert found.routes == ("first_layer", "first_layer")
     assert_same(found, plain)
-    assert sum(m for width, m in rows if width == 100) == 30  # the base pass
+    # The base pass; 64 replaced rows for each feature and the rows as they are, on which the route is checked.
+    assert sum(m for m, width in rows if width == 100) == 30 + 2 * 64 + 30
     assert net.training
 
 

@@ -315,14 +315,15 @@ def test_the_number_of_workers_changes_no_bit(monkeypatch, deep):
         assert np.array_equal(found[0].std_error, other.std_error)
 
 
-def test_the_model_sees_the_base_pass_only(monkeypatch):
+def test_the_model_sees_the_base_pass_and_a_few_rows_on_which_the_trees_are_checked(monkeypatch):
     X, y, _ = library_data()
     model = sk.HistGradientBoostingRegressor(max_iter=5).fit(X, y)
     seen = []
-    predict = type(model).predict
-    monkeypatch.setattr(type(model), "predict", lambda self, Z: seen.append(len(Z)) or predict(self, Z))
+    kind = type(model._predictors[0][0])
+    predict = kind.predict
+    monkeypatch.setattr(kind, "predict", lambda self, Z, *given: seen.append(len(Z)) or predict(self, Z, *given))
     found = rl.model_reliance(model, X, y)
-    assert sum(seen) == len(X)
+    assert sum(seen) == 5 * (len(X) + 64 * X.shape[1] + 32)
     cells = [len(np.unique(np.searchsorted(np.unique(t), X[:, j]))) for j, t in enumerate(thresholds(model))]
     assert found.evaluations.tolist() == [len(X) * m if m > 1 else 0 for m in cells]
 

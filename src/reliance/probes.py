@@ -18,8 +18,8 @@ from reliance._array import Array
 
 # Rows that are replaced, in all and for one feature; and rows that stay as they are.
 _REPLACED, _EACH, _KEPT = 512, 64, 32
-# Bytes of them at most; and numbers that are searched for the largest one of each column.
-_BYTES, _SEARCHED = 2**24, 2**22
+# Bytes of them at most; and numbers that are searched for the largest one of each column, in all and together.
+_BYTES, _SEARCHED, _STRIP = 2**24, 2**22, 2**17
 # A shortcut computes in another order than the model: by how many units in the last place they may differ. Of 16 bits
 # not that many are left, and a shortcut cannot be told from something else.
 _UNITS, COARSE = 1e3, 1e-4
@@ -89,10 +89,7 @@ def _pairs(
     random = np.random.Generator(np.random.Philox(key=len(columns)))
     n, lent = int(flat.shape[0]), int(lenders.shape[0])
     row, donor = random.integers(n, size=(len(columns), each)), random.integers(lent, size=(len(columns), each))
-    step = -(-lent * int(lenders.shape[1]) // _SEARCHED)
-    xp = _array.namespace(lenders)
-    searched = _array.as_floating(lenders[::step, :])
-    low, high = (step * a[columns] for a in _array.fetch([xp.argmin(searched, axis=0), xp.argmax(searched, axis=0)]))
+    low, high = (ends[columns] for ends in _ends(lenders))
     if outputs is None:
         extremes = random.integers(n, size=2)
     else:
@@ -101,6 +98,24 @@ def _pairs(
     for k, (end, value) in enumerate([(0, high), (1, low), (0, low), (1, high)][:each]):
         row[:, k], donor[:, k] = extremes[end], value
     return row.reshape(-1).astype(np.int64), donor.reshape(-1).astype(np.int64)
+
+
+def _ends(rows: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(P,) each: a row with the least, and one with the largest value of each column; of very many rows, of some."""
+    xp, (n, width) = _array.namespace(rows), (int(size) for size in rows.shape)
+    step, strip = -(-n * width // _SEARCHED), max(_STRIP // width, 1)
+    ids = np.arange(0, n, step)
+    found = []
+    for start in range(0, len(ids), strip):
+        some = ids[start : start + strip]
+        index = _array.from_host(some, xp, _array.device(rows), _array.index_dtype(xp))
+        part = _array.as_floating(xp.take(rows, index, axis=0))
+        ends = [xp.argmin(part, axis=0), xp.min(part, axis=0), xp.argmax(part, axis=0), xp.max(part, axis=0)]
+        low, least, high, most = _array.fetch(ends)
+        found.append((some[low], least, some[high], most))
+    low, least, high, most = (np.stack(parts) for parts in zip(*found, strict=True))
+    every = np.arange(width)
+    return low[np.argmin(least, axis=0), every], high[np.argmax(most, axis=0), every]
 
 
 def same(claimed: Any, predictions: Any, scale: float, precision: float) -> bool:

@@ -16,7 +16,7 @@ from reliance.models import FirstLayer, Model
 from reliance.probes import COARSE, Probe, probe, same
 
 Floats = NDArray[np.float64]
-_STRIP = 2**20  # numbers of X that are multiplied with coefficients together
+_STRIP = 2**17  # numbers of X that are multiplied with coefficients together
 
 
 class Disagreement(Exception):
@@ -118,8 +118,8 @@ def _called(problem: Problem, block: Array) -> Array:
 
 
 def _products(flat: Array, coef: Floats) -> Floats:
-    step = max(_STRIP // len(coef), 1)
-    return np.concatenate([_host(flat[start : start + step, :]) @ coef for start in range(0, flat.shape[0], step)])
+    step, n = max(_STRIP // len(coef), 1), int(flat.shape[0])
+    return np.concatenate([_host(flat[start : min(start + step, n), :]) @ coef for start in range(0, n, step)])
 
 
 def _host(x: Array) -> Floats:
