@@ -19,7 +19,7 @@ from reliance._array import Array
 # Rows that are replaced, in all and for one feature; and rows that stay as they are.
 _REPLACED, _EACH, _KEPT = 512, 64, 32
 # Bytes of them at most; and numbers that are searched for the largest one of each column, in all and together.
-_BYTES, _SEARCHED, _STRIP = 2**24, 2**22, 2**17
+_BYTES, _SEARCHED, _STRIP = 2**24, 2**22, 2**16
 # A shortcut computes in another order than the model: by how many units in the last place they may differ. Of 16 bits
 # not that many are left, and a shortcut cannot be told from something else.
 _UNITS, COARSE = 1e3, 1e-4
@@ -93,7 +93,7 @@ def _pairs(
     if outputs is None:
         extremes = random.integers(n, size=2)
     else:
-        first = np.asarray(outputs).reshape(n, -1)[:, 0].astype(np.float64)
+        first = np.asarray(outputs).reshape(n, -1)[:, 0].astype(np.float64, copy=False)
         extremes = np.asarray([np.argmax(first), np.argmin(first)])
     for k, (end, value) in enumerate([(0, high), (1, low), (0, low), (1, high)][:each]):
         row[:, k], donor[:, k] = extremes[end], value
@@ -110,8 +110,8 @@ def _ends(rows: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         some = ids[start : start + strip]
         index = _array.from_host(some, xp, _array.device(rows), _array.index_dtype(xp))
         part = _array.as_floating(xp.take(rows, index, axis=0))
-        ends = [xp.argmin(part, axis=0), xp.min(part, axis=0), xp.argmax(part, axis=0), xp.max(part, axis=0)]
-        low, least, high, most = _array.fetch(ends)
+        low, high = _array.fetch([xp.argmin(part, axis=0), xp.argmax(part, axis=0)])
+        least, most = _array.fetch([xp.min(part, axis=0), xp.max(part, axis=0)])
         found.append((some[low], least, some[high], most))
     low, least, high, most = (np.stack(parts) for parts in zip(*found, strict=True))
     every = np.arange(width)
@@ -120,5 +120,9 @@ def _ends(rows: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def same(claimed: Any, predictions: Any, scale: float, precision: float) -> bool:
     """Whether a shortcut's answers are the model's up to rounding: host arrays, ``precision`` relative to ``scale``."""
-    apart = np.max(np.abs(np.asarray(claimed, dtype=np.float64) - np.asarray(predictions, dtype=np.float64)))
-    return bool(apart <= _UNITS * precision * scale)
+    claimed, predictions = np.asarray(claimed), np.asarray(predictions)
+    apart = [
+        np.max(np.abs(claimed[start : start + _STRIP] - predictions[start : start + _STRIP]))
+        for start in range(0, len(claimed), _STRIP)
+    ]
+    return bool(np.max(apart) <= _UNITS * precision * scale)

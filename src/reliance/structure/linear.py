@@ -112,19 +112,19 @@ def linear_route(problem: Problem, base: Base) -> LinearRoute | None:
     form = trust.linear_form(problem) if squares and len(base.targets[0].shape) == 1 else None
     if form is None:
         return None
-    coef = form[0]
+    coef, intercept = form
     predictions = _host(base.predictions).reshape(-1)
     residual = _host(base.targets[0]) - predictions
     bias, weights = float(np.mean(residual)), problem.host_weights
     effects = Effects.of(problem.flat, problem.features, coef)
-    sums, products = JointSums(effects, weights is not None), np.empty(problem.n)
+    sums, claimed = JointSums(effects, weights is not None), np.empty(problem.n)
     strip = _STRIP * effects.chunk_rows
     for start in range(0, problem.n, strip):
         rows = slice(start, min(start + strip, problem.n))
         own = None if weights is None else weights[rows]
-        products[rows] = sums.add(_array.to_host(problem.flat[rows, :]), residual[rows] - bias, own, coef)
+        claimed[rows] = sums.add(_array.to_host(problem.flat[rows, :]), residual[rows] - bias, own, coef) + intercept
     # The coefficients are what the closed form uses: they must be the model that predicts.
-    if not trust.reproduces(problem, base, form, products):
+    if not trust.reproduces(problem, base, form, claimed):
         raise trust.Disagreement
     return LinearRoute(problem, coef, residual, _host(base.slack).reshape(-1), bias, *sums.centred())
 

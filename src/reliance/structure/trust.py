@@ -49,12 +49,12 @@ def reproduces(
     problem: Problem,
     base: Base,
     form: tuple[Floats, float],
-    products: Floats | None = None,
+    claimed: Floats | None = None,
     lenders: Array | None = None,
 ) -> bool:
     """Whether coefficients and intercept give the model's predictions up to rounding.
 
-    ``products (n,)``: rows times coefficients, if they are known already. ``lenders (N, P)``: who lends, if not the
+    ``claimed (n,)``: what they say of the rows, if that is known already. ``lenders (N, P)``: who lends, if not the
     rows themselves. To be asked inside the model's session.
     """
     coef, intercept = form
@@ -62,14 +62,14 @@ def reproduces(
     predictions = _host(base.predictions).reshape(-1)
     if precision > COARSE or len(predictions) != problem.n:
         return False
-    products = _products(problem.flat, coef) if products is None else products
+    claimed = _products(problem.flat, coef) + intercept if claimed is None else claimed
     scale = float(np.max(np.abs(predictions))) + float(np.max(np.abs(coef))) + abs(intercept)
-    if not same(products + intercept, predictions, scale, precision):
+    if not same(claimed, predictions, scale, precision):
         return False
     block = _probe(problem, base, lenders).block
-    claimed = _host(block) @ coef + intercept
+    replaced = _host(block) @ coef + intercept
     found = _host(_called(problem, block)).reshape(-1)
-    return len(found) == len(claimed) and same(claimed, found, scale + float(np.max(np.abs(claimed))), precision)
+    return len(found) == len(replaced) and same(replaced, found, scale + float(np.max(np.abs(replaced))), precision)
 
 
 def check_trees(problem: Problem, base: Base, ensemble: Ensemble) -> None:
