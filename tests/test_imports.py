@@ -30,6 +30,7 @@ ORDER = (
     "probes",
     "ensembles",
     "tree_readers",
+    "responses",
     "adapters",
     "modules",
     "models",

@@ -307,3 +307,141 @@ def test_masked_predictions_are_refused():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(TypeError, match="masked"):
         rl.permutation_importance(lambda X: model(X.to_numpy()), pandas.DataFrame(X, columns=["a", "b"]), Y, draws=3)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Several methods of a classifier
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:The `probability` parameter was deprecated")
+EPS = float(np.finfo(float).eps)
+
+
+def classifiers():
+    """Classifiers whose labels are not, or not always, their most probable classes; and some whose are."""
+    linear = pytest.importorskip("sklearn.linear_model")
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.model_selection import FixedThresholdClassifier
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.svm import SVC
+
+    return {
+        "threshold": FixedThresholdClassifier(linear.LogisticRegression(), threshold=0.8),
+        "svc": SVC(probability=True, random_state=0),
+        "bayes": GaussianNB(),
+        "forest": RandomForestClassifier(5, max_depth=3, random_state=0),
+    }
+
+
+ROWS = np.random.default_rng(3).normal(size=(40, 3))
+TWO = (ROWS[:, 0] + np.random.default_rng(4).normal(size=40) > 0).astype(int)
+THREE = np.digitize(ROWS[:, 0] + 0.5 * ROWS[:, 1], [-0.5, 0.5])
+LABELS = {
+    "numbers": (TWO, np.array([0, 1])),
+    "text": (np.array(["no", "yes"])[TWO], np.array(["no", "yes"])),
+    "shifted": (TWO + 7, np.array([7, 8])),
+    "three": (THREE, np.arange(3)),
+}
+
+
+def shifted_values(row_loss, rows, y):
+    """Mean loss over all pairs less that of the rows themselves, by the model's own methods, row by row."""
+    n = len(rows)
+    base = row_loss(rows, y)
+    values = []
+    for j in range(rows.shape[1]):
+        total = 0.0
+        for shift in range(1, n):
+            moved = rows.copy()
+            moved[:, j] = np.roll(rows[:, j], -shift)
+            total += row_loss(moved, y).mean() / (n - 1)
+        values.append(total - base.mean())
+    return np.array(values), base.mean()
+
+
+@pytest.mark.parametrize("labels", list(LABELS))
+@pytest.mark.parametrize("kind", ["threshold", "svc", "bayes", "forest"])
+def test_each_loss_reads_the_method_it_asks_for(kind, labels):
+    y, classes = LABELS[labels]
+    if kind == "threshold" and labels in ("three", "text"):
+        pytest.skip("has two classes, 0 and 1")
+    model = classifiers()[kind].fit(ROWS, y)
+    places = {label: k for k, label in enumerate(classes.tolist())}
+    codes = np.array([places[label] for label in y.tolist()])
+    oracles = {
+        "accuracy": lambda X, y: (model.predict(X) != y).astype(float),
+        "zero_one": lambda X, y: (model.predict(X) != y).astype(float),
+        "log_loss": lambda X, y: -np.log(np.clip(model.predict_proba(X), EPS, 1)[np.arange(len(X)), codes]),
+    }
+    found = rl.model_reliance(model, ROWS, y, loss=list(oracles), compare="difference")
+    for name, oracle in oracles.items():
+        values, risk = shifted_values(oracle, ROWS, y)
+        np.testing.assert_allclose(found[name].values, values, rtol=1e-9, atol=1e-12)
+        assert found[name].base_risk == pytest.approx(risk, rel=1e-9)
+        alone = rl.model_reliance(model, ROWS, y, loss=name, compare="difference")
+        np.testing.assert_allclose(found[name].values, alone.values, rtol=1e-9, atol=1e-12)
+
+
+def test_labels_numbers_probabilities_and_scores_in_one_pass():
+    linear = pytest.importorskip("sklearn.linear_model")
+    signs = 2 * TWO - 1
+    model = linear.LogisticRegression().fit(ROWS, signs)
+    losses = ["accuracy", "squared_error", "log_loss", "auc", "hinge", "cross_entropy", "prediction_shift"]
+    together = rl.permutation_importance(model, ROWS, signs, loss=losses, draws=4, rng=0)
+    for loss in losses:
+        alone = rl.permutation_importance(model, ROWS, signs, loss=loss, draws=4, rng=0)
+        np.testing.assert_allclose(together[loss].values, alone.values, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(together[loss].std_error, alone.std_error, rtol=1e-10, atol=1e-14)
+
+
+def test_losses_side_by_side_in_a_table_with_weights_and_curves():
+    pandas = pytest.importorskip("pandas")
+    model = classifiers()["svc"].fit(ROWS, TWO)
+    frame, weights = pandas.DataFrame(ROWS, columns=list("abc")), np.arange(1.0, 41.0)
+    losses = ["accuracy", "log_loss"]
+    options = {"weights": weights, "compare": "difference", "keep": "curves"}
+    found = rl.model_reliance(model, frame, TWO, loss=losses, **options)
+    alone = rl.model_reliance(model, ROWS, TWO, loss="log_loss", names=list("abc"), **options)
+    np.testing.assert_allclose(found["log_loss"].values, alone.values, rtol=1e-12)
+    for name in "abc":
+        np.testing.assert_allclose(found["accuracy"].curves[name].mean, alone.curves[name].mean, rtol=1e-12)
+
+
+def test_text_labels_beside_numbers_are_refused():
+    y, _ = LABELS["text"]
+    model = classifiers()["bayes"].fit(ROWS, y)
+    with pytest.raises(ValueError, match=r"separate calls"):
+        rl.permutation_importance(model, ROWS, y, loss=[lambda y, p: y != p, "log_loss"])
+
+
+class Unsorted:
+    """A classifier whose classes are in no order."""
+
+    classes_ = np.array(["b", "c", "a"])
+
+    def predict_proba(self, X):
+        scores = np.exp(np.stack([X[:, 0], -X[:, 0], X[:, 1]], axis=1))
+        return scores / scores.sum(axis=1, keepdims=True)
+
+    def predict(self, X):
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+
+@pytest.mark.parametrize("dtype", [str, object])
+def test_unsorted_classes(dtype):
+    model = Unsorted()
+    y = np.array(["a", "b", "c"])[THREE]
+    codes = np.array([2, 0, 1])[THREE]
+    model.classes_ = model.classes_.astype(dtype)
+
+    def oracle(X, y):
+        return -np.log(model.predict_proba(X)[np.arange(len(X)), codes])
+
+    values, risk = shifted_values(oracle, ROWS, y)
+    found = rl.model_reliance(model, ROWS, y, loss=["log_loss", "accuracy"], compare="difference")
+    np.testing.assert_allclose(found["log_loss"].values, values, rtol=1e-9, atol=1e-12)
+    assert found["log_loss"].base_risk == pytest.approx(risk)
+    values, risk = shifted_values(lambda X, y: (model.predict(X) != y).astype(float), ROWS, y)
+    np.testing.assert_allclose(found["accuracy"].values, values, rtol=1e-9, atol=1e-12)
+    with pytest.raises(ValueError, match="'z'"):
+        rl.permutation_importance(model, ROWS, np.where(y == "a", "z", y), loss="log_loss")

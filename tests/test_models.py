@@ -255,14 +255,6 @@ def test_regressors(classified, outputs):
     np.testing.assert_allclose(result.values, METHODS["all"](fitted.predict, X, y, compare="difference").values)
 
 
-@pytest.mark.parametrize("loss", [["log_loss", "squared_error"], ["hinge", "log_loss"]], ids=str)
-def test_one_pass_has_one_kind_of_prediction(classified, loss):
-    linear, X, codes = classified
-    fitted = linear.LogisticRegression().fit(X, codes > 0)
-    with pytest.raises(ValueError, match=r"loss=.*measure them in separate calls"):
-        rl.permutation_importance(fitted, X, (codes > 0).astype(int), loss=loss)
-
-
 def test_a_method_that_the_estimator_does_not_have(classified):
     linear, X, codes = classified
     fitted = linear.RidgeClassifier().fit(X, codes)

@@ -64,8 +64,10 @@ def with_outputs(problem: Problem, base: Base, route: str = "auto") -> tuple[Pro
             f"keep='curves' needs numbers, but the model predicts {base.predictions.dtype}: pass a model that returns "
             "scores or probabilities, such as model.predict_proba"
         )
-    count, whole = math.prod(base.predictions.shape[1:]), "ice" in problem.keep
-    functions = tuple(output(index, whole) for index in range(count))
+    whole = "ice" in problem.keep
+    count = math.prod(_outputs(problem, base))
+    start = 0 if problem.model.shown is None else problem.model.shown[0]
+    functions = tuple(output(start + index, whole) for index in range(count))
     own = tuple(function.rows(base.predictions, base.predictions) for function in functions)
     host = tuple(np.asarray(values, dtype=np.float64) for values in _array.fetch(list(own)))
     memory = problem.memory - _individual_bytes(problem, count, route) if whole else problem.memory
@@ -83,6 +85,12 @@ def with_outputs(problem: Problem, base: Base, route: str = "auto") -> tuple[Pro
         losses=(*base.losses, *own),
         host_losses=(*base.host_losses, *host),
     )
+
+
+def _outputs(problem: Problem, base: Base) -> tuple[int, ...]:
+    """The shape of the outputs of a row that curves are drawn of."""
+    shown = problem.model.shown
+    return tuple(base.predictions.shape[1:]) if shown is None else (shown[1] - shown[0],)
 
 
 def _individual_bytes(problem: Problem, outputs: int, route: str) -> int:
@@ -104,7 +112,7 @@ def curves_of(
             columns = [_host(problem.flat[:, column])[speakers] for column in feature.columns]
             values = columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
             parts = _parts(job, feature, base, plan, speakers, moments, len(problem.losses))
-            shape = tuple(base.predictions.shape[1:])
+            shape = _outputs(problem, base)
             shape = () if shape == (1,) else shape
             mean = np.stack([part[0] for part in parts], axis=-1).reshape((len(speakers), *shape))
             ice = None

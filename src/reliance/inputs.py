@@ -19,6 +19,7 @@ from reliance.features import Feature, column_names, resolve_features
 from reliance.loss_formulas import is_numeric
 from reliance.losses import Loss, Metric, compares_labels, resolve_all, takes_weights
 from reliance.models import Model
+from reliance.responses import assigned, label_positions
 from reliance.rng import RandomState, resolve_key
 from reliance.several_inputs import Inputs
 from reliance.stores import ArrayStore, Store
@@ -142,6 +143,8 @@ def prepare(
         adapted, names = inputs.model(models.adapt(model, losses)), inputs.names
     if table is not None:
         adapted = models.on_table(adapted, table)
+    if adapted.parts is not None:
+        losses = assigned(losses, adapted.parts)
     return Problem(
         model=adapted,
         store=ArrayStore.of(X),
@@ -323,12 +326,12 @@ def _target(function: Loss | Metric, y: Array | None, model: Model) -> Array | N
     if model.classes is None or not compares_labels(function):
         return y
     labels = _array.to_host(y)
-    position = np.searchsorted(model.classes, labels)
-    known = model.classes[np.minimum(position, len(model.classes) - 1)] == labels
-    if not np.all(known):
-        stranger = np.unique(labels[~known])[0]
+    position = label_positions(labels, model.classes)
+    if np.any(position < 0):
+        stranger = labels[position < 0].reshape(-1)[0]
+        shown = f"{model.classes[:5].tolist()}{' and others' if len(model.classes) > 5 else ''}"
         raise ValueError(
-            f"y holds the label {stranger!r}, which is not among the model's classes {model.classes.tolist()}: "
+            f"y holds the label {stranger!r}, which is not among the model's classes {shown}: "
             "drop those rows or fit the model on all labels"
         )
     return _array.from_host(position, _array.namespace(y), _array.device(y))

@@ -256,6 +256,7 @@ def draw_losses(metric: Metric, y: Array, predictions: Array, weights: Array | N
 
     Without an influence function every row carries the value itself.
     """
+    y = own_columns(metric, y) if metric.target == "prediction" else y
     xp, dev, n = namespace(y, predictions), device(predictions), y.shape[0]
     extra = () if weights is None else (weights,)
 

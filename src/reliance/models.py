@@ -6,14 +6,14 @@ import contextlib
 import dataclasses
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import adapters, ensembles, tables, tree_readers
+from reliance import adapters, ensembles, responses, tables, tree_readers
 from reliance._array import (
     Array,
     describe,
@@ -28,7 +28,7 @@ from reliance._array import (
 )
 from reliance.adapters import onnx
 from reliance.ensembles import Ensemble
-from reliance.losses import Loss, Metric, compares_labels
+from reliance.losses import Loss, Metric
 from reliance.modules import evaluation_mode, is_torch_module, watched
 from reliance.modules import home as torch_home
 from reliance.probes import probe
@@ -62,6 +62,8 @@ class Model:
         Which method of an estimator ``predict`` is.
     trees : Ensemble or None
         What ``predict`` is instead, if it is trees that were read from an estimator.
+    parts : mapping or None
+        Where several methods of an estimator answer side by side: the columns of each (`responses.SideBySide`).
     """
 
     predict: Callable[[Array], Array]
@@ -71,6 +73,12 @@ class Model:
     session: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
     method: str | None = None
     trees: Ensemble | None = None
+    parts: Mapping[str, tuple[int, int]] | None = None
+
+    @property
+    def shown(self) -> tuple[int, int] | None:
+        """The columns that curves show, of several methods' answers: probabilities, or else scores."""
+        return None if self.parts is None else self.parts.get("probability", self.parts.get("score"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +279,8 @@ def adapt(model: object, functions: Sequence[Loss | Metric]) -> Model:
         # A raw booster: its predict takes another kind of matrix.
         return Model(model.inplace_predict, model, None, _ESTIMATOR_BLOCK_ROWS, method="predict")
     if hasattr(model, "predict") and not callable(model):
-        return _estimator(model, functions)
+        found = responses.respond(model, functions, name_of(model))
+        return Model(found.predict, model, found.classes, _ESTIMATOR_BLOCK_ROWS, method=found.method, parts=found.parts)
     if type(model) is Linear:  # one product: nothing that would have to stay in the cache
         return Model(model, model, block_rows=_ESTIMATOR_BLOCK_ROWS)
     if callable(model):
@@ -325,36 +334,6 @@ def _of_integers(model: Model, X: Array) -> Model:
             ) from error
 
     return dataclasses.replace(model, predict=predict)
-
-
-def _estimator(model: Any, functions: Sequence[Loss | Metric]) -> Model:
-    """A scikit-learn estimator: ``predict_proba`` for probability losses, ``decision_function`` for margins."""
-    wanted = {f.output for f in functions}
-    by_label = [f.name for f in functions if f.output == "value" and not compares_labels(f)]
-    if "probability" in wanted and wanted <= {"value", "probability"}:
-        if by_label:
-            raise ValueError(
-                f"loss={by_label[0]!r} needs predict and another of the losses predict_proba: "
-                "one pass evaluates the model once, so measure them in separate calls"
-            )
-        method = "predict_proba"  # labels follow from probabilities, so accuracy shares their evaluation
-    elif len(wanted) > 1:
-        raise ValueError(
-            f"loss={[f.name for f in functions]} needs several kinds of prediction ({sorted(wanted)}): "
-            "one pass evaluates the model once, so measure them in separate calls"
-        )
-    else:
-        method = {"value": "predict", "probability": "predict_proba", "score": "decision_function"}[wanted.pop()]
-    predict = getattr(model, method, None)
-    if predict is None:
-        raise TypeError(
-            f"model={name_of(model)} has no {method}, which loss={functions[0].name!r} needs: choose another loss or "
-            "pass a function, for instance lambda X: model.decision_function(X)"
-        )
-    classes = getattr(model, "classes_", None) if method != "predict" else None
-    if isinstance(classes, list):
-        raise ValueError("model has several outputs with classes of their own: pass a function for one of them")
-    return Model(predict, model, None if classes is None else np.asarray(classes), _ESTIMATOR_BLOCK_ROWS, method=method)
 
 
 def check_prediction(prediction: Any, block: Array, model: Model) -> None:

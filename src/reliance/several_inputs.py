@@ -106,7 +106,7 @@ class Inputs:
         width = sum(math.prod(part.shape[1:]) * itemsize(part) for part in self.parts.values())
         rows = max(1, min(model.block_rows or 2048, _CALL_BYTES // max(width, 1)))
         # Another source: what a library knows of its own model is not true of row numbers.
-        return Model(of_rows, of_rows, model.classes, rows, model.session)
+        return Model(of_rows, of_rows, model.classes, rows, model.session, parts=model.parts)
 
     def _assembler(self) -> Callable[[Array], dict[Any, Array]]:
         first = next(iter(self.parts.values()))

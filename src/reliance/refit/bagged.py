@@ -101,6 +101,11 @@ def read_bag(model: Model, X: NDArray[Any]) -> Bag:
     """The bag behind a fitted ensemble, as the losses ask for it."""
     forest, method = model.source, model.method or "predict"
     name = name_of(forest)
+    if model.parts is not None:
+        raise ValueError(
+            f"these losses need several methods of the members of forest={name} ({', '.join(model.parts)}): measure "
+            "them in separate calls"
+        )
     members = getattr(forest, "estimators_", None)
     if members is None and hasattr(forest, "fit"):
         raise ValueError(f"forest={name} is not fitted: call its fit(X, y) first")

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance.losses import Loss, Metric, resolve
+from reliance.responses import label_positions
 from reliance.sklearn.rows import Rows
 
 SINGLE = "the score"  # the name of a scorer that is the only one
@@ -143,9 +144,11 @@ def _per_row(name: str, function: Any, response: str, estimator: Any, y: Any) ->
     if function in numbers and of_numbers:
         return Reading(response, "number", _renamed(numbers[function], name), labels.astype(np.float64))
     classes = getattr(estimator, "classes_", None)
-    if not isinstance(classes, np.ndarray) or classes.ndim != 1 or not np.isin(labels, classes).all():
+    if not isinstance(classes, np.ndarray) or classes.ndim != 1:
         return None
-    places = np.searchsorted(classes, labels)
+    places = label_positions(labels, classes)
+    if np.any(places < 0):
+        return None
     if function is metrics.accuracy_score and response == "predict":
         return Reading(response, "label", Loss(name, _differs), places)
     if len(classes) != 2 or len(np.unique(places)) != 2:
@@ -202,7 +205,7 @@ def responder(estimator: Any, response: str, form: str, decode: Callable[[NDArra
         if form == "positive" and answer.ndim == 2:
             return answer[:, 1]
         if of_labels and answer.ndim == 1:
-            return np.searchsorted(classes, answer)  # type: ignore[arg-type]
+            return label_positions(answer, classes)  # type: ignore[arg-type]
         return answer
 
     return predict
