@@ -153,6 +153,37 @@ def test_interactions_equal_literal_loops(backend, draws):
             backend.assert_close(result.std_error[place], error, scale=50)
 
 
+def pairs_risk(f, X, y, columns):
+    """Over all pairs of different rows, literally."""
+    total, n = 0.0, len(X)
+    for i in range(n):
+        for k in range(n):
+            row = X[i].copy()
+            row[list(columns)] = X[k, list(columns)]
+            total += (f(row) - y[i]) ** 2 if i != k else 0.0
+    return total / (n * (n - 1))
+
+
+@pytest.mark.parametrize("names", [["a", "b", "a × b", "c"], ["a × b", "c", "a", "b × c"]])
+@pytest.mark.parametrize("route", ["auto", "plain"])
+def test_interactions_of_columns_that_are_called_like_pairs(names, route):
+    X = np.random.default_rng(5).normal(size=(14, 4))
+    y = X[:, 0]
+
+    def f(x):
+        return 2.0 * x[..., 0] * x[..., 1] + 3.0 * x[..., 2] - x[..., 3]
+
+    result = rl.interaction_importance(f, X, y, draws="all", names=names, route=route)
+    place = {name: j for j, name in enumerate(names)}
+    base = np.mean((f(X) - y) ** 2)
+    assert len(result.pairs) == 6
+    for k, (one, other) in enumerate(result.pairs):
+        j, i = place[one], place[other]
+        joint, first, second = (pairs_risk(f, X, y, columns) - base for columns in ([j, i], [j], [i]))
+        found = (result.joint[k], result.first[k], result.second[k], result.values[k])
+        np.testing.assert_allclose(found, (joint, first, second, joint - first - second), rtol=1e-9, atol=1e-12)
+
+
 def test_weighted_interactions_equal_literal_loops():
     X, n = rows(9), 9
     y, weights = noisy(X), np.linspace(0.5, 2.0, 9)

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
 import reliance as rl
-from reliance import models, probes, tree_readers, untouched
+from reliance import losses, models, probes, tree_readers, untouched
 
 CUT = 1.5
 
@@ -397,3 +397,37 @@ def test_every_column_is_replaced_by_the_values_of_another_row(n, p):
 def test_the_sample_keeps_to_the_memory():
     X = np.zeros((10, 1000))
     assert probes.probe(X, [(j,) for j in range(1000)], memory=10**6).block.nbytes <= 2 * 16 * 8000
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Trees that were read before
+
+
+@pytest.mark.parametrize("kind", ["refitted", "changed in place"])
+def test_trees_that_change_between_calls_are_read_again(kind):
+    """Both fits agree on the rows of X, and nowhere else: what was kept must be known by its trees."""
+    rows = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    model = DecisionTreeRegressor(random_state=0).fit(rows, rows[:, 0] + 2.0 * rows[:, 1])
+    X = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
+    y = np.array([0.0, 3.0, 0.0, 3.0])
+    torch_X, torch_y = torch.from_numpy(X), torch.from_numpy(y)
+    rl.model_reliance(model, torch_X, torch_y, compare="difference")
+    if kind == "refitted":
+        model.fit(rows, 2.0 * rows[:, 0] + rows[:, 1])
+    else:
+        leaves = model.tree_.apply(rows.astype(np.float32))
+        model.tree_.value[leaves[1]], model.tree_.value[leaves[2]] = 7.0, 9.0
+    np.testing.assert_array_equal(model.predict(X), y)
+    found = rl.model_reliance(model, torch_X, torch_y, compare="difference")
+    for j in range(2):
+        np.testing.assert_allclose(found.replaced_risk[j], pairs_risk(model.predict, X, y, j), rtol=1e-12)
+
+
+def test_the_same_trees_are_read_into_the_same_object():
+    X, y = data()
+    model = RandomForestRegressor(3, max_depth=3, random_state=0).fit(X, y)
+    first, second = (
+        models.on_arrays_of(models.adapt(model, [losses.squared_error]), torch.from_numpy(X)) for _ in "ab"
+    )
+    assert first.trees is second.trees
+    assert first.trees is not None

@@ -370,3 +370,21 @@ def test_memory(leaves, memory):
     assert peak < memory
     with pytest.raises(ValueError, match="memory=1000 bytes is too small"):
         rl.model_reliance(model, X, y, memory=1000)
+
+
+@pytest.mark.parametrize("shared", [1, 2, 3])
+def test_deep_trees_whose_rows_share_cells(shared):
+    """Rows in one cell of all columns, of two, of one: no donor leaves a row's way, or few do."""
+    rng = np.random.default_rng(0)
+    model = DecisionTreeRegressor().fit(rng.normal(size=(300, 3)), rng.normal(size=300))
+    X = np.repeat(rng.normal(size=(1, 3)), 12, axis=0)
+    X[:, shared:] = rng.normal(size=(12, 3 - shared))
+    X[:, 0] += 1e-13 * np.arange(12)  # distinct, and one cell
+    y = rng.normal(size=12)
+    assert model.get_n_leaves() > 64
+    found = rl.model_reliance(model, X, y, compare="difference")
+    assert {"trees", "unused"} >= set(found.routes)
+    for j in range(3):
+        one = lambda row: model.predict(row[None])[0]  # noqa: E731
+        table = oracles.loss_table(one, lambda a, b: (a - b) ** 2, X, y, [j], *oracles.all_pairs(12))
+        np.testing.assert_allclose(found.values[j], oracles.answer(table, "difference").value, atol=1e-12)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,17 +154,26 @@ def read(X: Any, features: Any, names: Sequence[str] | None) -> Inputs:
 def _by_name(features: Any, parts: dict[Any, Array]) -> dict[str, list[Any]]:
     """For each feature what it is made of: inputs, or (input, part of it)."""
     if features is None:
-        return {_label(name): [name] for name in parts}
+        return _distinct((_label(name), [name]) for name in parts)
     if isinstance(features, Mapping):
-        return {
-            str(name): list(members) if isinstance(members, list) else [members] for name, members in features.items()
-        }
+        return _distinct(
+            (str(name), list(members) if isinstance(members, list) else [members]) for name, members in features.items()
+        )
     if isinstance(features, str) or not isinstance(features, Sequence):
         raise TypeError(
             f"features={features!r}: for several inputs pass a list of inputs, or a mapping from names to an input, "
             "(input, slice), (input, mask) or a list of these"
         )
-    return {_label(name): [name] for name in features}
+    return _distinct((_label(name), [name]) for name in features)
+
+
+def _distinct(named: Iterable[tuple[str, list[Any]]]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for name, members in named:
+        if name in found:
+            raise ValueError(f"features: two are called {name[:80]!r}: name each once, as in {{'name': input}}")
+        found[name] = members
+    return found
 
 
 def _label(name: Any) -> str:

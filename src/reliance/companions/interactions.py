@@ -194,8 +194,8 @@ def interaction_importance(
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names)
     chosen = _chosen_pairs(pairs, problem)
     plan = _plan(problem, draws)
-    singles = tuple({feature.name: feature for pair in chosen for feature in pair}.values())
-    joint = tuple(_together(pair) for pair in chosen)
+    singles = tuple({feature.columns: feature for pair in chosen for feature in pair}.values())
+    joint = _joint(chosen, singles)
     # Pairs overlap, which features of a call may not: so they are added behind the checks.
     problem = dataclasses.replace(problem, features=(*singles, *joint))
     call = Caller(problem.model, blocks.call_rows(problem))
@@ -255,7 +255,7 @@ def _chosen_pairs(pairs: Any, problem: Problem) -> list[tuple[Feature, Feature]]
     listed = list(pairs)
     if not listed:
         raise ValueError("pairs is empty: pass at least one pair, or None for all")
-    found: dict[frozenset[str], tuple[Feature, Feature]] = {}
+    found: dict[frozenset[tuple[int, ...]], tuple[Feature, Feature]] = {}
     for pair in listed:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise TypeError(f"pairs holds {pair!r}: give pairs of two features, such as (0, 1)")
@@ -263,7 +263,7 @@ def _chosen_pairs(pairs: Any, problem: Problem) -> list[tuple[Feature, Feature]]
         shared = set(one.columns) & set(other.columns)
         if shared:
             raise ValueError(f"pairs holds {pair!r}, whose features share column {min(shared)}: make them disjoint")
-        key = frozenset((one.name, other.name))
+        key = frozenset((one.columns, other.columns))
         if key in found:
             raise ValueError(f"pairs holds {one.name!r} with {other.name!r} twice: name each pair once")
         found[key] = (one, other)
@@ -284,9 +284,16 @@ def _feature(entry: Any, problem: Problem) -> Feature:
     raise ValueError(f"pairs holds {entry!r}, which is none of the features {known}: give names or column indices")
 
 
-def _together(pair: tuple[Feature, Feature]) -> Feature:
-    one, other = pair
-    return Feature(f"{one.name} × {other.name}", tuple(sorted((*one.columns, *other.columns))))
+def _joint(chosen: list[tuple[Feature, Feature]], singles: tuple[Feature, ...]) -> tuple[Feature, ...]:
+    """Both features of each pair together. The engine knows features by name: "a × b" may be a column's already."""
+    taken, found = {feature.name for feature in singles}, []
+    for one, other in chosen:
+        name = f"{one.name} × {other.name}"
+        while name in taken:
+            name += " (both)"
+        taken.add(name)
+        found.append(Feature(name, tuple(sorted((*one.columns, *other.columns)))))
+    return tuple(found)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

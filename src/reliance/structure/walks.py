@@ -157,6 +157,8 @@ class WalkTables:
             node = np.concatenate([ahead, *sides])
             every, total = [_together([*every, new])], total + len(new.lane)
             row, free = np.concatenate([row, new.lane % b]), every[0].column
+        if not done:  # rows of one cell: no donor leaves a row's way
+            return every[0], node
         arrived, leaf = (np.concatenate(parts) for parts in zip(*done, strict=True))
         return every[0].at(arrived), leaf
 
