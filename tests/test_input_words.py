@@ -105,3 +105,95 @@ def test_every_kind_of_pandas_column_is_one(column):
     assert not tables.is_table(column)
     expected = measure(X, np.asarray(column, dtype=float))
     np.testing.assert_array_equal(measure(X, column).values, expected.values)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Rows in another order
+
+FRAME = pd.DataFrame(X, columns=["a", "b"])
+LABELS = pd.Series(Y)
+WEIGHTS = pd.Series(np.arange(1.0, N + 1.0))
+
+
+def fit(X, y):
+    return lambda X: np.asarray(X)[:, 0]
+
+
+def relative(context=None, fit_on=None, frame=FRAME):
+    return rl.relative_importance(
+        lambda T: T["a"].to_numpy(),
+        frame,
+        Y,
+        features=["a"],
+        given=["c"],
+        context=context,
+        fit_on=fit_on,
+        draws=3,
+        rng=0,
+    )
+
+
+CONTEXT = pd.DataFrame({"c": X[:, 0] + RNG.normal(size=N)})
+ARRAYS = {"c": CONTEXT["c"].to_numpy()}
+SHUFFLED = {
+    "y": lambda m: measure(FRAME, m(LABELS)),
+    "y as a table": lambda m: measure(FRAME, m(LABELS.to_frame())),
+    "weights": lambda m: measure(FRAME, LABELS, weights=m(WEIGHTS)),
+    "weights beside y": lambda m: measure(X, LABELS, weights=m(WEIGHTS)),
+    "X": lambda m: measure(m(FRAME), LABELS),
+    "all pairs": lambda m: rl.model_reliance(lambda T: T["a"].to_numpy(), FRAME, m(LABELS)),
+    "context": lambda m: relative(m(CONTEXT)),
+    "context as a mapping": lambda m: relative({"c": m(CONTEXT["c"])}),
+    "fit_on": lambda m: relative(ARRAYS, (FRAME, m(CONTEXT))),
+    "fit_on as a mapping": lambda m: relative(ARRAYS, (FRAME, {"c": m(CONTEXT["c"])})),
+    "a refit's y": lambda m: rl.algorithm_reliance(fit, FRAME, m(LABELS), cv=2, rng=0),
+    "a refit's weights": lambda m: rl.algorithm_reliance(fit, FRAME, LABELS, weights=m(WEIGHTS), cv=2, rng=0),
+    "y_test": lambda m: rl.algorithm_reliance(fit, FRAME, LABELS, X_test=FRAME, y_test=m(LABELS)),
+    "weights of a test set": lambda m: rl.algorithm_reliance(
+        fit, FRAME, LABELS, X_test=FRAME, y_test=LABELS, weights=m(WEIGHTS)
+    ),
+    "cross-validation": lambda m: rl.cross_validated_importance(fit, FRAME, m(LABELS), cv=2, rng=0, draws=3),
+    "null importance": lambda m: rl.null_importance(fit, FRAME, m(LABELS), rounds=2, rng=0, draws=3),
+    "a class": lambda m: rl.model_class_reliance(rl.LinearClass(), FRAME, m(LABELS + 0.1 * WEIGHTS), epsilon=0.1),
+    "the model's prediction": lambda m: rl.permutation_importance(lambda T: m(T["a"]), FRAME, Y, draws=3, rng=0),
+}
+
+
+def shuffled(x):
+    return x.iloc[np.roll(np.arange(len(x)), 3)]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("where", list(SHUFFLED))
+def test_rows_of_tables_in_another_order_are_refused(where):
+    with pytest.raises(
+        ValueError, match=r"in another order, and rows are matched by position: pass .*\.loc\["
+    ) as error:
+        SHUFFLED[where](shuffled)
+    assert len(str(error.value)) <= 300
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("where", list(SHUFFLED))
+def test_other_labels_of_rows_are_no_matter(where):
+    """Rows that were numbered anew, or have labels of their own, are matched by position."""
+    plain = SHUFFLED[where](lambda x: x)
+    for renumbered in (
+        lambda x: x.set_axis(np.arange(100, 100 + len(x)), axis=0),
+        lambda x: x.set_axis([f"row {k}" for k in range(len(x))], axis=0),
+        lambda x: x.set_axis(np.arange(1, len(x) + 1), axis=0),
+    ):
+        found = SHUFFLED[where](renumbered)
+        for name in ("values", "lower", "upper"):
+            if hasattr(plain, name):
+                np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
+
+
+def test_labels_of_several_kinds_and_of_several_levels():
+    mixed = ["x", 1, *range(10, 8 + N)]
+    levels = pd.MultiIndex.from_product([["u", "v"], range(N // 2)])
+    for index in (mixed, levels, pd.date_range("2020", periods=N), [0, 0, *range(N - 2)]):
+        frame, y = FRAME.set_axis(index, axis=0), LABELS.set_axis(index, axis=0)
+        measure(frame, y)
+        with pytest.raises(ValueError, match="another order"):
+            measure(frame, shuffled(y))

@@ -124,6 +124,7 @@ def relative_importance(
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
     on_host = tables.is_table(X) or isinstance(X, np.ndarray | list | tuple)
     moved = on_host and not isinstance(problem.flat, np.ndarray)
+    variables.check_order(X, context, fit_on)
     known = variables.gather(problem, context, y, moved)
     sets = variables.resolve_given(given, known)
     training = None if fit_on is None else variables.gather_training(fit_on, known, problem.flat, moved)

@@ -121,6 +121,7 @@ def prepare(
 ) -> Problem:
     """Check the arguments that all methods share; ``keeps`` is what the method can keep."""
     losses = resolve_all(loss)
+    tables.check_aligned(X=X, y=y, weights=weights)
     table = tables.read(X, "X") if tables.is_table(X) else None
     if table is not None:
         X, names = table.array, table.names if names is None else names

@@ -8,6 +8,7 @@ values again, taken from the user's own column, so that neither a value nor a ty
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,32 @@ def _of_library(x: Any) -> bool:
 def _is_column(x: Any) -> bool:
     """By its classes: a table's own columns answer to any name that an attribute could have."""
     return any(kind.__name__ in _COLUMNS for kind in type(x).__mro__)
+
+
+def check_aligned(**given: Any) -> None:
+    """Rows are matched by position: an error if two of the arguments have the same row labels in another order.
+
+    Other labels, as after a `reset_index` of one of them, say nothing of the order.
+    """
+    known: dict[str, Any] = {}
+    for name, x in given.items():
+        own = x.index if _of_library(x) and hasattr(type(x), "iloc") else None
+        if own is None:
+            continue
+        for other, index in known.items():
+            if len(own) == len(index) and not own.equals(index) and _same_labels(own, index):
+                raise ValueError(
+                    f"{name} has the row labels (index) of {other} in another order, and rows are matched by position: "
+                    f"pass {name}.loc[{other}.index], or {name}.to_numpy() if the order is right as it is"
+                )
+        known[name] = own
+
+
+def _same_labels(one: Any, other: Any) -> bool:
+    try:
+        return bool(one.sort_values().equals(other.sort_values()))
+    except TypeError:  # labels of several kinds
+        return Counter(one.tolist()) == Counter(other.tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +201,9 @@ def as_column(x: Any, name: str) -> NDArray[Any]:
 
     if is_table(x):
         frame = nw.from_native(x, eager_only=True)
-        parts = [as_column(nw.to_native(frame[column]), f"{name}[{column!r}]") for column in frame.columns]
+        # By position: names need not be text.
+        named = [f"{name}[{column!r}]" for column in frame.columns]
+        parts = [as_column(nw.to_native(frame[:, j]), label) for j, label in enumerate(named)]
         return parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
     try:
         series = nw.from_native(x, series_only=True)
@@ -199,6 +228,7 @@ def called(predict: Callable[[Any], Any], table: Table) -> Callable[[NDArray[Any
             kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
             error.add_note(f"The model was called with a {kind}, the kind of X: pass an array if it takes arrays.")
             raise
+        check_aligned(**{"the model's input": given, "the model's prediction": answer})
         return as_column(answer, "the model's prediction") if is_column(answer) else answer
 
     return of_numbers

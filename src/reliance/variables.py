@@ -54,6 +54,18 @@ class Variables:
         return found
 
 
+def check_order(X: Any, context: Any, fit_on: Any) -> None:
+    """Variables of tables must have the rows of X, or of the rows to fit on, in the same order."""
+    pairs: list[tuple[str, Any, str, Any]] = [("X", X, "context", context)]
+    if isinstance(fit_on, tuple | list) and len(fit_on) == 2:
+        pairs.append(("fit_on[0]", fit_on[0], "fit_on[1]", fit_on[1]))
+    for name, rows, other, given in pairs:
+        several = given if isinstance(given, Mapping) else {}
+        parts = {f"{other}[{key!r}]": part for key, part in several.items()} or {other: given}
+        for label, part in parts.items():
+            tables.check_aligned(**{name: rows, label: part})
+
+
 def gather(problem: Problem, context: Any, y: Array | None, moved: bool = False) -> Variables:
     """The variables of the evaluated rows; ``moved``: X was NumPy and went to a torch module, as they do, then."""
     flat = problem.flat

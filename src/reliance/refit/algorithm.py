@@ -172,6 +172,8 @@ def _checked(
     """Everything that can be said before the first fit."""
     if data.y is None:
         raise ValueError("y is None: an algorithm needs labels to fit")
+    tables.check_aligned(X=data.X, y=data.y, weights=data.weights if data.X_test is None else None)
+    tables.check_aligned(X_test=data.X_test, y_test=data.y_test, weights=data.weights)
     X, y = splits.as_rows(data.X, "X"), as_array(data.y, "y")
     if len(X.shape) != 2:
         raise ValueError(f"X has shape {tuple(X.shape)}: a column can be left out of (n, p) only; reshape it in fit")

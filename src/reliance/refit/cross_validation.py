@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import blocks
+from reliance import blocks, tables
 from reliance._array import Array
 from reliance.conditional import conditional_model_reliance, relative_importance
 from reliance.importance import ablation_importance, model_reliance, permutation_importance
@@ -131,6 +131,7 @@ def cross_validated_importance(
         raise ValueError("y is None: an algorithm needs labels to fit")
     if "keep" in options:
         raise ValueError("keep is given: what rows contribute is not kept over folds; leave it out")
+    tables.check_aligned(X=X, y=y, weights=weights)
     X, y, weights = splits.as_rows(X, "X"), as_array(y, "y"), None if weights is None else as_array(weights, "weights")
     shared = {name: options[name] for name in ("features", "loss", "names", "memory", "block") if name in options}
     problem = prepare(running.not_fitted, X, y, weights=weights, rng=rng, progress=progress, **shared)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks
+from reliance import _array, blocks, tables
 from reliance import rng as _rng
 from reliance._array import Array
 from reliance.importance import permutation_importance
@@ -116,6 +116,7 @@ def null_importance(
     running.check_workers(n_jobs, executor, {"fit": fit, "importance": importance, "options": options})
     if y is None:
         raise ValueError("y is None: an algorithm needs labels to fit")
+    tables.check_aligned(X=X, y=y, weights=options.get("weights"))
     X, y = splits.as_rows(X, "X"), as_array(y, "y")
     shared = {name: options[name] for name in ("loss", "weights", "memory", "block", "keep") if name in options}
     columns = None if own else names
