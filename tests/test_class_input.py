@@ -95,7 +95,7 @@ def test_tables():
     single = rl.model_reliance(by_name, table, Y0)
     np.testing.assert_allclose(found.members.values[0], single.values, rtol=1e-12)
     assert found.members.values[1, 1] == 1.0
-    with pytest.raises(TypeError, match="column 'kind' holds text, categories or dates, but LinearClass needs numbers"):
+    with pytest.raises(TypeError, match="LinearClass needs numbers, but 'kind' of X holds text"):
         rl.model_class_reliance(rl.LinearClass(), table, Y0, epsilon=0.1)
 
 

@@ -64,6 +64,8 @@ def with_outputs(problem: Problem, base: Base, route: str = "auto") -> tuple[Pro
             f"keep='curves' needs numbers, but the model predicts {base.predictions.dtype}: pass a model that returns "
             "scores or probabilities, such as model.predict_proba"
         )
+    for feature in problem.features:
+        problem.numbers("keep='curves'", feature.columns)
     whole = "ice" in problem.keep
     count = math.prod(_outputs(problem, base))
     start = 0 if problem.model.shown is None else problem.model.shown[0]

@@ -85,6 +85,19 @@ class Problem:
         """``(n, P)``: the rows as they were given."""
         return cast(ArrayStore, self.store).flat
 
+    def numbers(self, asks: str, columns: Sequence[int] | None = None) -> Array:
+        """``(n, P)``: the rows as numbers to compute with; an error in words if they, or some columns, are none.
+
+        Codes of text and the row numbers of several inputs are only for the model. ``asks`` is who needs numbers.
+        """
+        bad = [j for j in self.coded if columns is None or j in columns]
+        if bad:
+            raise TypeError(
+                f"{asks} needs numbers, but {self.names[bad[0]][:80]!r} of X holds text, categories, dates, missing "
+                "entries or one of several inputs: encode it as numbers, pass one array, or leave it out"
+            )
+        return self.flat
+
     @property
     def xp(self) -> Namespace:
         return self.store.xp

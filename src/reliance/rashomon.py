@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, class_results, tables
+from reliance import _array, blocks, class_results, several_inputs, tables
 from reliance._array import Array
 from reliance.class_results import ClassReliance
 from reliance.classes.protocol import ClassData, Member, ModelClass, Range
@@ -240,7 +240,7 @@ def _ask(
         raise TypeError(f"relative={relative!r}: pass True for a share of the reference's risk, False for a risk added")
     # The rows are checked as for a model; which one does not matter here.
     problem = prepare(_no_model, X, y, features, "squared_error", None, rng, memory, None, progress, names)
-    data = _class_data(problem, model_class, X)
+    data = _class_data(problem, model_class, X, features)
     risk = _reference_risk(model_class, data, reference)
     if relative and risk < 0.0:
         raise ValueError(
@@ -262,7 +262,7 @@ def _is_number(x: Any) -> bool:
     return isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool)
 
 
-def _class_data(problem: Problem, model_class: ModelClass, given: Any) -> ClassData:
+def _class_data(problem: Problem, model_class: ModelClass, given: Any, features: Any) -> ClassData:
     y = problem.targets[0]
     if y is None:
         raise ValueError("y is None: the risk of models needs labels")
@@ -271,18 +271,18 @@ def _class_data(problem: Problem, model_class: ModelClass, given: Any) -> ClassD
     host = _array.to_host(y)
     if bool(np.all(host == host[:1])):
         raise ValueError("y is constant: there is nothing to predict, and no model relies on anything")
-    if isinstance(model_class, FiniteClass):  # its models take rows as they are, tables too
+    if isinstance(model_class, FiniteClass):  # its models take rows as they are, tables and several inputs, too
+        if several_inputs.is_several(given):  # which are cut into pieces as the features ask for
+            return ClassData(given, y, problem.key, problem.memory, features)
         return ClassData(given if tables.is_table(given) else problem.flat, y, problem.key, problem.memory)
     # Coefficients need numbers that can be multiplied with them.
     name = type(model_class).__name__
-    if problem.coded:
-        column = problem.names[problem.coded[0]]
-        raise TypeError(f"X: column {column!r} holds text, categories or dates, but {name} needs numbers: encode it")
+    numbers = problem.numbers(name)
     if host.dtype.kind not in "biuf":
         raise TypeError(f"y has dtype {host.dtype}, but {name} needs numbers: encode the labels")
     if host.ndim != 1:
         raise ValueError(f"y has shape {host.shape}, but {name} has one output: pass y of shape ({host.shape[0]},)")
-    return ClassData(_array.as_floating(problem.flat), y, problem.key, problem.memory)
+    return ClassData(_array.as_floating(numbers), y, problem.key, problem.memory)
 
 
 def _reference_risk(model_class: ModelClass, data: ClassData, reference: Any) -> float:

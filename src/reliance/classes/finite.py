@@ -203,7 +203,7 @@ class FiniteClass:
         function = self._function  # type: ignore[attr-defined]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "X holds NaN")  # said already, and not once for each model
-            return prepare(model, X, y, None, function, rng=data.key, memory=data.memory)
+            return prepare(model, X, y, data.pieces, function, rng=data.key, memory=data.memory)
 
     def _member(self, k: int, risks: Floats) -> Member:
         model = list(self.named.values())[k]

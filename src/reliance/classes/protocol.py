@@ -17,17 +17,21 @@ class ClassData:
     Attributes
     ----------
     X : array (n, P)
+        Or, for listed models, a table or several inputs.
     y : array (n,)
     key : int
         Of the random numbers (starts of a search).
     memory : int
         Bytes that may be allocated.
+    pieces : optional
+        Of several inputs: the features by which they are cut into pieces.
     """
 
     X: Array
     y: Array
     key: int
     memory: int
+    pieces: Any = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -207,11 +207,8 @@ def _scaled(problem: Problem) -> Array:
     """(n, P): the columns over their standard deviations, constant ones 0, in the widest dtype."""
     if problem.n < 4:
         raise ValueError(f"X has {problem.n} rows: a row, its donor and others to be near need at least 4")
-    if problem.coded:
-        name = problem.names[problem.coded[0]]
-        raise TypeError(f"column {name!r} of X holds text or categories: encode them as numbers first")
     xp = problem.xp
-    wide = xp.astype(problem.flat, _array.sum_dtype(xp, problem.device), copy=False)
+    wide = xp.astype(problem.numbers("extrapolation_check"), _array.sum_dtype(xp, problem.device), copy=False)
     centred = wide - xp.mean(wide, axis=0)
     spread = xp.std(wide, axis=0)
     (finite,) = _array.fetch([xp.all(xp.isfinite(spread))])

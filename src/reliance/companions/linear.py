@@ -132,8 +132,9 @@ def linear_importance(
     problem = prepare(lambda X: X, X, y, features, prediction_shift if y is None else squared_error, names=names)
     if len(problem.store.shape) != 1:
         raise ValueError(f"X has rows of shape {problem.store.shape}: a linear model takes rows of one dimension")
-    coef = _least_squares(problem) if model is None else _coefficients(model, int(problem.flat.shape[1]))
-    low, high, deviation = _scales(problem)
+    numbers = problem.numbers("linear_importance")
+    coef = _least_squares(problem, numbers) if model is None else _coefficients(model, int(numbers.shape[1]))
+    low, high, deviation = _scales(problem, numbers)
     columns = []
     for feature in problem.features:
         if len(feature.columns) > 1:
@@ -169,8 +170,8 @@ def _coefficients(model: Any, width: int) -> Floats:
     return coef
 
 
-def _least_squares(problem: Problem) -> Floats:
-    X = np.asarray(_array.to_host(problem.flat), dtype=np.float64)
+def _least_squares(problem: Problem, numbers: Array) -> Floats:
+    X = np.asarray(_array.to_host(numbers), dtype=np.float64)
     y = np.asarray(_array.to_host(problem.targets[0]), dtype=np.float64)
     if y.shape != (problem.n,):
         raise ValueError(f"y has shape {y.shape}: least squares are fitted to one number a row, ({problem.n},)")
@@ -186,10 +187,10 @@ def _least_squares(problem: Problem) -> Floats:
     return np.asarray(coef / spread)
 
 
-def _scales(problem: Problem) -> tuple[Floats, Floats, Floats]:
+def _scales(problem: Problem, numbers: Array) -> tuple[Floats, Floats, Floats]:
     """Minimum, maximum and standard deviation of each column."""
-    xp, flat = problem.xp, problem.flat
-    wide = xp.astype(flat, _array.sum_dtype(xp, problem.device), copy=False)
+    xp = problem.xp
+    wide = xp.astype(numbers, _array.sum_dtype(xp, problem.device), copy=False)
     found = _array.fetch([xp.min(wide, axis=0), xp.max(wide, axis=0), xp.std(wide, axis=0)])
     low, high, deviation = (np.asarray(a, dtype=np.float64) for a in found)
     if not np.isfinite(deviation).all():

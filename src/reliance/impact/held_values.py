@@ -62,22 +62,18 @@ def held_values(problem: Problem, feature: Feature, probabilities: Floats) -> He
             f"features: {feature.name!r} is a group of {len(feature.columns)} columns, which have no one standard "
             "deviation to divide by: measure the columns one by one"
         )
-    if feature.columns[0] in problem.coded:
-        raise TypeError(
-            f"feature {feature.name!r} holds text or categories, which have no standard deviation: leave it out of "
-            "features=, or encode it as numbers"
-        )
-    column = _array.to_host(problem.flat[:, feature.columns[0]])
+    numbers = problem.numbers("a standard deviation", feature.columns)
+    column = _array.to_host(numbers[:, feature.columns[0]])
     known = column[~np.isnan(column)] if column.dtype.kind == "f" else column
-    numbers = known.astype(np.float64)
-    if len(numbers) == 0:
+    finite = known.astype(np.float64)
+    if len(finite) == 0:
         raise ValueError(f"feature {feature.name!r} is NaN in every row: leave it out of features=")
-    if not np.isfinite(numbers).all():
+    if not np.isfinite(finite).all():
         raise ValueError(f"feature {feature.name!r} holds infinite values, so it has no standard deviation: drop them")
-    constant = bool(np.min(numbers) == np.max(numbers))
-    values, place = np.unique(nearest_values(numbers, probabilities), return_inverse=True)
+    constant = bool(np.min(finite) == np.max(finite))
+    values, place = np.unique(nearest_values(finite, probabilities), return_inverse=True)
     rows = np.asarray([np.argmax(column == value) for value in values], dtype=np.int64)
-    return Held(rows, column[rows], place, 0.0 if constant else float(np.std(numbers, ddof=1)))
+    return Held(rows, column[rows], place, 0.0 if constant else float(np.std(finite, ddof=1)))
 
 
 def nearest_values(x: Floats, probabilities: Floats) -> Floats:

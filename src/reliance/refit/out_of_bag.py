@@ -147,12 +147,8 @@ def _check_host(X: Any, forest: Any) -> None:
 
 
 def _rows(problem: Problem, forest: Any) -> NDArray[Any]:
-    if problem.coded:
-        raise TypeError(
-            f"X holds text, categories or dates, but the members of forest={name_of(forest)} were fitted on numbers: "
-            "pass the numbers that it was fitted on"
-        )
-    rows: NDArray[Any] = np.reshape(problem.flat, (problem.n, *problem.store.shape))
+    numbers = problem.numbers(f"forest={name_of(forest)}")
+    rows: NDArray[Any] = np.reshape(numbers, (problem.n, *problem.store.shape))
     return rows
 
 
