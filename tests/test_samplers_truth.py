@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import misfit, samplers
+from reliance import inference, misfit, samplers
 
 
 def grid(repeats: int = 20) -> np.ndarray:
@@ -231,3 +231,55 @@ def test_groups_many_columns_and_other_rows(rows):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rl.relative_importance(first, X[:60], X[:60, 0], fit_on=(X, None), **options)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Few rows to fit on
+
+
+def few(n: int, m: int, seed: int) -> rl.Importance:
+    """x = z1 + z2/2 + e with the model x for y = x + 2 z1: given z, E (x~ - y)^2 - E (x - y)^2 = 2 Var e = 2."""
+    rng = np.random.default_rng(seed)
+    z, train = rng.normal(size=(n, 2)), rng.normal(size=(m, 2))
+    X, rows = (np.column_stack([part @ [1.0, 0.5] + rng.normal(size=len(part)), part]) for part in (z, train))
+    y = X[:, 0] + 2 * z[:, 0] + 0.5 * rng.normal(size=n)
+    options = {"given": [1, 2], "features": [0], "fit_on": (rows, None), "draws": 10, "rng": seed}
+    return rl.relative_importance(first, X, y, **options)
+
+
+def test_degrees_of_freedom_follow_the_rows_that_matter():
+    """Satterthwaite's: those of the m - 3 residuals if the fit is uncertain, those of the rows if it is known."""
+    assert 4.5 < few(2000, 8, 0).degrees_of_freedom[0] < 6
+    assert 14 < few(15, 3000, 0).degrees_of_freedom[0] < 15.5
+    assert few(100, 100, 0).degrees_of_freedom[0] > 97
+
+
+def test_satterthwaite_is_the_formula():
+    a, b = np.asarray([2.0, 0.0, 1e-200]), np.asarray([1.0, 0.0, 1e-200])
+    expected = [9 / (4 / 10 + 1 / 5), 5.0, 4 / (1 / 10 + 1 / 5)]
+    np.testing.assert_allclose(inference.satterthwaite([a, b], [10, np.asarray([5.0, 5.0, 5.0])]), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "m"), [(100, 8), (100, 12), (400, 20), (20, 20)])
+def test_intervals_of_few_rows_to_fit_on_cover(n, m):
+    """Also of 8 rows and 3 coefficients; with 99 degrees of freedom and raw residuals it was 83%, 90% and 89%."""
+    ends = np.asarray([few(n, m, seed).interval()[0] for seed in range(500)])
+    covered = np.mean((ends[:, 0] < 2) & (ends[:, 1] > 2))
+    assert 0.905 < covered < 0.99
+
+
+@pytest.mark.filterwarnings("ignore:draws=")
+@pytest.mark.parametrize("sampler", ["gaussian", "residual"])
+def test_differences_of_sets_count_the_rows_of_the_fit(sampler):
+    rng = np.random.default_rng(0)
+    X, rows = (part @ (np.eye(3) + 0.5) for part in (rng.normal(size=(60, 3)), rng.normal(size=(14, 3))))
+    sets = {"none": [], "one": [1], "both": [1, 2]}
+    options = {"given": sets, "features": [0, 1], "fit_on": (rows, None), "sampler": sampler, "draws": 3, "rng": 0}
+    result = rl.relative_importance(first, X, X[:, 0] + 3 * X[:, 1], **options)
+    for pair in (("none", "one"), ("one", "both")):
+        delta = result.delta(*pair)
+        known = 13 if sampler == "residual" else {"one": 12, "both": 11}[pair[1]]
+        assert known - 1e-9 <= delta.degrees_of_freedom[0] <= known + 60
+        assert np.isfinite(delta.interval()[0]).all()
+        assert 0 <= delta.test().p_value[0] <= 1

@@ -23,13 +23,15 @@ class Influence(Record):
 
     What the estimates of two sets have in common cancels in the difference of their influences. ``replicates`` are the
     estimates without each group of rows, where only refitting knows, and then the first two are None;
-    ``training_replicates`` those without each group of the rows of the fit, if they are others.
+    ``training_replicates`` those without each group of the rows of the fit, if they are others. ``training_freedom``
+    (p,) is how many rows a fit leaves of these.
     """
 
     rows: Floats | None
     training: Floats | None
     replicates: Floats | None
     training_replicates: Floats | None = None
+    training_freedom: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,13 +46,14 @@ class Delta(Record):
     names : tuple of str
         The features.
     values, std_error : arrays (p,)
-    degrees_of_freedom : int
+    degrees_of_freedom : int, or array (p,)
+        One for each feature if samplers were fitted on other rows: their number counts, too.
     """
 
     names: tuple[str, ...]
     values: Floats
     std_error: Floats
-    degrees_of_freedom: int
+    degrees_of_freedom: float | Floats
 
     def interval(self, level: float = 0.95) -> Floats:
         """Confidence intervals ``(p, 2)``."""
@@ -109,20 +112,24 @@ class RelativeImportance(Record, Mapping[str, Importance]):
         a, b = self[first], self[second]
         one, other = self.influences[first], self.influences[second]
         difference = a.values - b.values
+        df: float | Floats
         if one.replicates is not None and other.replicates is not None:
             variance = jackknife_spread(one.replicates - other.replicates) ** 2
+            df = one.replicates.shape[1] - 1
             trained = [part.training_replicates for part in (one, other) if part.training_replicates is not None]
             if trained:  # where nothing was given, nothing was fitted
-                variance += jackknife_spread(trained[0] if len(trained) == 1 else trained[0] - trained[1]) ** 2
-            error = np.sqrt(variance)
-            df = one.replicates.shape[1] - 1
+                more = jackknife_spread(trained[0] if len(trained) == 1 else trained[0] - trained[1]) ** 2
+                df, variance = inference.satterthwaite([variance, more], [df, trained[0].shape[1] - 1]), variance + more
         elif one.rows is not None and other.rows is not None:
             psi = one.rows - other.rows
-            error = np.sqrt(np.var(psi, axis=1, ddof=1) / psi.shape[1] + _training_variance(one, other))
-            df = a.n - 1
+            variance, df = np.var(psi, axis=1, ddof=1) / psi.shape[1], a.n - 1
+            fits = [part for part in (one, other) if part.training is not None]
+            if fits:
+                more, left = _training_variance(fits)
+                df, variance = inference.satterthwaite([variance, more], [df, left]), variance + more
         else:
             raise ValueError(f"the errors of {first!r} and {second!r} are of different kinds and cannot be paired")
-        return Delta(a.names, difference, np.asarray(error), df)
+        return Delta(a.names, difference, np.sqrt(variance), df)
 
     def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
         """Draw "bar", a bar for each feature and set (``level=``, ``most=``), with matplotlib; returns the Axes."""
@@ -136,12 +143,13 @@ class RelativeImportance(Record, Mapping[str, Importance]):
         return "\n".join([*shown, *([f"and {more} more sets, by name"] if more else [])])
 
 
-def _training_variance(one: Influence, other: Influence) -> Floats | float:
-    parts = [part for part in (one.training, other.training) if part is not None]
-    if not parts:
-        return 0.0
+def _training_variance(fits: list[Influence]) -> tuple[Floats, Floats]:
+    """What the rows of the fit add to the variance of one estimate or of a difference, and its degrees of freedom."""
+    parts = [np.asarray(part.training) for part in fits]
     psi = parts[0] if len(parts) == 1 else parts[0] - parts[1]
-    return np.asarray(np.var(psi, axis=1, ddof=1) / psi.shape[1])
+    freedoms = [np.full(len(psi), np.nan) if part.training_freedom is None else part.training_freedom for part in fits]
+    left = np.fmin.reduce([*freedoms, np.full(len(psi), psi.shape[1] - 1.0)])
+    return np.asarray(np.var(psi, axis=1, ddof=1) / psi.shape[1]), np.asarray(left)
 
 
 def jackknife_spread(replicates: Floats) -> Floats:

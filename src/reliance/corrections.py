@@ -39,10 +39,14 @@ DERIVATIVE_DRAWS = 4
 
 @dataclass(frozen=True)
 class Effect:
-    """Influences on the mean loss, one for each loss: of the evaluated rows (n,), or of the training rows (m,)."""
+    """Influences on the mean loss, one for each loss: of the evaluated rows (n,), or of the training rows (m,).
+
+    ``freedom`` is what the fit leaves of the m training rows.
+    """
 
     rows: tuple[Floats, ...]
     training: tuple[Floats, ...] | None
+    freedom: float | None = None
 
 
 @dataclass(frozen=True)
@@ -182,7 +186,7 @@ def _with_scale(found: Effect, residual: Floats, scale: Floats, slopes: list[lis
         return np.asarray(sum(slopes[k][loss] * factor[:, a, b] for k, (a, b) in enumerate(places)))
 
     if found.training is not None:
-        return Effect(found.rows, tuple(t + more(k) for k, t in enumerate(found.training)))
+        return Effect(found.rows, tuple(t + more(k) for k, t in enumerate(found.training)), found.freedom)
     return Effect(tuple(r + more(k) for k, r in enumerate(found.rows)), None)
 
 
@@ -191,14 +195,19 @@ def _least_squares_effect(
 ) -> Effect:
     """Sum over target columns a of res_ia z_i' Szz^-1 g_a, for each loss."""
     bread = _host(parts.bread)
-    where = (design, residual) if parts.training is None else tuple(_host(t) for t in parts.training)
+    where, freedom = (design, residual), None
+    if parts.training is not None:
+        Z, left = (_host(t) for t in parts.training)
+        # Of few rows the residuals are too small, by sqrt(1 - h_ii) each (HC2): the fit went towards them.
+        hat = np.sum(Z @ bread * Z, axis=1) / len(Z)
+        where, freedom = (Z, left / np.sqrt(np.maximum(1.0 - hat, 1e-6))[:, None]), max(float(len(Z) - hat.sum()), 1.0)
     effects = tuple(
         np.asarray(sum(where[1][:, a] * (where[0] @ (bread @ gradient[k])) for a, gradient in enumerate(gradients)))
         for k in range(len(gradients[0]))
     )
     if parts.training is None:
         return Effect(effects, None)
-    return Effect(tuple(np.zeros(len(design)) for _ in effects), effects)
+    return Effect(tuple(np.zeros(len(design)) for _ in effects), effects, freedom)
 
 
 def _slope(runner: Runner, design: Floats, up: Moments, down: Moments, plan: Plan, step: float) -> Floats:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -221,6 +222,16 @@ def t_quantile(level: float, df: Any) -> Any:
 def degrees_of_freedom(kind: str, n: int) -> int:
     """Independent units, less one: rows, pairs of rows for halves, groups of rows for the jackknife."""
     return {"halves": n // 2, "jackknife": min(n, JACKKNIFE_GROUPS)}.get(kind, n) - 1
+
+
+def satterthwaite(variances: Sequence[Any], freedoms: Sequence[Any]) -> Floats:
+    """The degrees of freedom of a sum of independent variances, each estimated with its own; elementwise."""
+    parts = np.stack(np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in variances)))
+    df = np.stack(np.broadcast_arrays(parts[0], *(np.asarray(f, dtype=np.float64) for f in freedoms))[1:])
+    # Shares first: squares of small variances are 0. Nothing that moves has any number of degrees: the least.
+    total = parts.sum(axis=0)
+    found = np.sum((parts / np.where(total > 0.0, total, 1.0)) ** 2 / df, axis=0)
+    return np.asarray(np.where(total > 0.0, 1.0 / np.where(total > 0.0, found, 1.0), df.min(axis=0)))
 
 
 def interval(

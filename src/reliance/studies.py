@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -271,23 +272,29 @@ def _summary(study: Study, case: Measured, loss: int, keep_rows: bool) -> tuple[
     found = inference.summarize(
         case.moments[loss], base, weights, case.plan, study.compare, per_row=per_row, keep_rows=keep_rows, effect=effect
     )
-    training = None
+    training, freedom = None, None
     if not per_row:  # a metric that says nothing about rows has no error but that of its draws
         return found, Influence(np.full((problem.n,), np.nan), None, None)
     if case.replicates is not None:
-        variance = jackknife_spread(case.replicates[:, loss][None, :])[0] ** 2
+        variances = [jackknife_spread(case.replicates[:, loss][None, :])[0] ** 2]
+        freedoms = [case.replicates.shape[0] - 1.0]
         if case.training_replicates is not None:
-            variance += jackknife_spread(case.training_replicates[:, loss][None, :])[0] ** 2
-        found = found.with_error(float(np.sqrt(variance)), skewness=0.0)
+            variances.append(jackknife_spread(case.training_replicates[:, loss][None, :])[0] ** 2)
+            freedoms.append(case.training_replicates.shape[0] - 1.0)
+        found = found.with_error(math.sqrt(sum(variances)), 0.0, float(inference.satterthwaite(variances, freedoms)))
     elif case.effect is not None and case.effect.training is not None:
         scale = 1.0 / inference.risk(base, problem.host_weights) if study.compare == "ratio" else 1.0
-        training = scale * case.effect.training[loss]
-        variance = found.std_error**2 + np.var(training, ddof=1) / len(training)
-        found = found.with_error(float(np.sqrt(variance)))
+        training, freedom = scale * case.effect.training[loss], case.effect.freedom
+        variances = [found.std_error**2, float(np.var(training, ddof=1) / len(training))]
+        units = found.degrees_of_freedom
+        own = inference.degrees_of_freedom(case.plan.kind, problem.n) if math.isnan(units) else units
+        df = float(inference.satterthwaite(variances, [own, freedom]))
+        found = found.with_error(math.sqrt(sum(variances)), degrees_of_freedom=df)
     replicates, trained = (
         None if part is None else part[:, loss] for part in (case.replicates, case.training_replicates)
     )
-    return found, Influence(found.influence if replicates is None else None, training, replicates, trained)
+    rows = found.influence if replicates is None else None
+    return found, Influence(rows, training, replicates, trained, None if freedom is None else np.asarray(freedom))
 
 
 def result_of(
@@ -326,6 +333,7 @@ def _stacked(parts: list[Influence]) -> Influence:
         known = [one for one in found if one is not None]
         return np.stack([np.zeros_like(known[0]) if one is None else one for one in found]) if known else None
 
-    replicates = rows("replicates")
-    trained = rows("training_replicates")
-    return Influence(rows("rows") if replicates is None else None, rows("training"), replicates, trained)
+    replicates, trained = rows("replicates"), rows("training_replicates")
+    freedom = [np.nan if part.training_freedom is None else float(part.training_freedom) for part in parts]
+    left = None if np.isnan(freedom).all() else np.asarray(freedom)
+    return Influence(rows("rows") if replicates is None else None, rows("training"), replicates, trained, left)

@@ -200,8 +200,5 @@ def _compared(train: Importance, test: Importance) -> SplitComparison:
     first, second = train.std_error**2, test.std_error**2
     variance = first + second
     df = [one.degrees_of_freedom for one in (train, test)]
-    # Welch and Satterthwaite; a feature that moves nothing has no error and any number of degrees.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = variance**2 / (first**2 / df[0] + second**2 / df[1])
-    freedom = np.where(variance > 0.0, freedom, np.minimum(*df))
+    freedom = inference.satterthwaite([first, second], df)
     return SplitComparison(train, test, train.names, train.values - test.values, np.sqrt(variance), freedom)
