@@ -502,7 +502,7 @@ def test_splits_under_a_metric_without_rows():
         ({"train": rows(9)}, TypeError, r"train must be a tuple \(X, y\) or \(X, y, weights\), got ndarray"),
         ({"test": (rows(9),)}, TypeError, "test must be a tuple"),
         ({"loss": ["squared_error"]}, ValueError, "one loss at a time"),
-        ({"test": (rows(9, 2), np.ones(9))}, ValueError, "they must be the same"),
+        ({"test": (rows(9, 2), np.ones(9))}, ValueError, "they must have the same features"),
         ({"test": (rows(9), np.ones(8))}, ValueError, r"y has shape \(8,\) but X has 9 rows"),
         ({"compare": "sum"}, ValueError, "compare='sum' is unknown"),
     ],

@@ -198,7 +198,7 @@ def test_tables_lose_a_column():
         model = fit_linear(A.to_numpy(), b)
         return lambda A: model(A.to_numpy())
 
-    result = rl.algorithm_reliance(fit, frame, pd.Series(Y), cv=SPLITS)
+    result = rl.algorithm_reliance(fit, frame, pd.Series(Y, index=frame.index), cv=SPLITS)
     np.testing.assert_allclose(result.values, rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS).values, rtol=1e-12)
     assert result.names == ("a", "b", "c", "d")
     assert ("a", "c", "d") in seen

@@ -146,6 +146,13 @@ def read(x: Any, name: str) -> Table:
     return Table(names, array, tuple(speakers), nw.maybe_reset_index(frame), speakers, labels)
 
 
+def column_labels(x: Any) -> list[Any]:
+    """The names of a table's columns, as it has them."""
+    import narwhals as nw
+
+    return list(nw.from_native(x, eager_only=True).columns)
+
+
 def _numbers(series: Any) -> NDArray[Any] | None:
     """The column as numbers, if it holds nothing else and float64 has all of them."""
     import narwhals as nw

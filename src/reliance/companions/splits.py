@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, inference, plots
+from reliance import _array, export, inference, plots, tables
 from reliance._array import Array
 from reliance.companions.shown import frame
 from reliance.importance import model_reliance
@@ -17,6 +17,7 @@ from reliance.inputs import Block, Progress
 from reliance.records import Record
 from reliance.results import Importance, TestResult
 from reliance.rng import RandomState
+from reliance.words import listed, shown
 
 Floats = NDArray[np.float64]
 
@@ -166,11 +167,14 @@ def compare_splits(
     (True, True, [0.0, 0.0])
     """
     if isinstance(loss, list | tuple):
-        raise ValueError(f"loss={loss!r} is a list: compare the splits under one loss at a time")
+        raise ValueError(f"loss={shown(loss)} is a list: compare the splits under one loss at a time")
     found = []
     for name, split in (("train", train), ("test", test)):
         if not isinstance(split, tuple | list) or not 2 <= len(split) <= 3:
-            raise TypeError(f"{name} must be a tuple (X, y) or (X, y, weights), got {type(split).__name__}")
+            what = f"{len(split)} entries" if isinstance(split, tuple | list) else type(split).__name__
+            raise TypeError(f"{name} must be a tuple (X, y) or (X, y, weights), got {what}")
+    _check_columns(train[0], test[0])
+    for split in (train, test):
         X, y, *rest = split
         one = model_reliance(
             model,
@@ -192,8 +196,36 @@ def compare_splits(
         found.append(one)
     one, other = found
     if one.names != other.names:
-        raise ValueError(f"train has the features {one.names} and test {other.names}: they must be the same")
+        few = [listed(result.names, 3) for result in found]
+        raise ValueError(f"train has the features {few[0]} and test {few[1]}: they must be the same")
     return _compared(one, other)
+
+
+def _check_columns(train: Any, test: Any) -> None:
+    """The same columns in the same order: a model would read others' values, whatever the names that are shown."""
+    are_tables = [tables.is_table(X) for X in (train, test)]
+    if all(are_tables):
+        first, second = tables.column_labels(train), tables.column_labels(test)
+        if first == second:
+            return
+        if sorted(map(str, first)) == sorted(map(str, second)):
+            raise ValueError("the X of train and test have the same columns in different orders: reorder one of them")
+        parts = [f"{side} alone has {listed(only, 3)}" for side, only in _only(first, second) if only]
+        raise ValueError(f"the X of train and test have different columns: {'; '.join(parts)}")
+    if any(are_tables):
+        raise TypeError("the X of train and test are a table and an array: pass both as tables, or both as arrays")
+    widths = [tuple(X.shape[1:]) for X in (train, test) if _array.is_array(X)]
+    if len(set(widths)) > 1:
+        raise ValueError(
+            f"the rows of train have shape {widths[0]}, those of test {widths[1]}: they must have the same features"
+        )
+
+
+def _only(first: list[Any], second: list[Any]) -> list[tuple[str, list[Any]]]:
+    return [
+        ("train", [name for name in first if name not in second]),
+        ("test", [name for name in second if name not in first]),
+    ]
 
 
 def _compared(train: Importance, test: Importance) -> SplitComparison:

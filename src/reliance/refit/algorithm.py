@@ -21,6 +21,7 @@ from reliance.refit.results import AlgorithmReliance, chosen_target
 from reliance.refit.running import Task
 from reliance.refit.splits import Split
 from reliance.rng import RandomState
+from reliance.words import listed, short
 
 Floats = NDArray[np.float64]
 LEAVES = ("out", "in")
@@ -66,7 +67,8 @@ def algorithm_reliance(
         Rows to measure on.
     cv : int, splitter or list of (train, test), optional
         Without a test set: a number of random folds (default 5; with an equal share of each class where the loss is one
-        of labels), an object with ``split(X, y)``, or pairs of row numbers.
+        of labels), an object with ``split(X, y)``, or pairs of row numbers. For a splitter that needs groups, pass its
+        pairs, ``list(splitter.split(X, y, groups))``.
     leave : {"out", "in"}
         "out": all features but j against all features. "in": j alone against no feature at all (``fit`` then gets a
         single column of zeros): the value is the risk with nothing over, or minus, the risk with j alone.
@@ -172,8 +174,6 @@ def _checked(
     """Everything that can be said before the first fit."""
     if data.y is None:
         raise ValueError("y is None: an algorithm needs labels to fit")
-    tables.check_aligned(X=data.X, y=data.y, weights=data.weights if data.X_test is None else None)
-    tables.check_aligned(X_test=data.X_test, y_test=data.y_test, weights=data.weights)
     X, y = splits.as_rows(data.X, "X"), as_array(data.y, "y")
     if len(X.shape) != 2:
         raise ValueError(f"X has shape {tuple(X.shape)}: a column can be left out of (n, p) only; reshape it in fit")
@@ -189,28 +189,33 @@ def _checked(
         X_test, y_test = splits.as_rows(data.X_test, "X_test"), as_array(data.y_test, "y_test")
         measured = measured._replace(X_test=X_test, y_test=y_test)
         _check_test_set(X, y, X_test, y_test)
-        prepare(running.not_fitted, X, y, loss=data.loss)  # the training rows, too, are rows of numbers
+        prepare(running.not_fitted, X, data.y, loss=data.loss)  # the training rows, too, are rows of numbers
     if rng is not None and (held_out or not (cv is None or splits.is_random(cv))):
         raise ValueError("rng is given but nothing is drawn: it makes random folds, cv=<a number>, without X_test")
     weights = None if data.weights is None else as_array(data.weights, "weights")
     measured = measured._replace(weights=weights)
-    rows, labels = (measured.X_test, measured.y_test) if held_out else (X, y)
+    # As they were given: their index, if they have one, is compared with that of the rows.
+    rows, labels, own = (measured.X_test, data.y_test, data.weights) if held_out else (X, data.y, data.weights)
     problem = prepare(
-        running.not_fitted, rows, labels, features, data.loss, weights, rng, data.memory, data.block, progress, names
+        running.not_fitted, rows, labels, features, data.loss, own, rng, data.memory, data.block, progress, names
     )
     if any(loss.target == "prediction" for loss in problem.losses):
         raise ValueError("loss='prediction_shift' compares a model with itself: choose a loss of y and predictions")
     if held_out:
         return measured, problem, (Split(np.arange(X.shape[0]), np.arange(problem.n)),)
     stratify = splits.are_labels(problem.losses)
-    return measured, problem, splits.resolve_splits(5 if cv is None else cv, y, stratify=stratify, key=problem.key)
+    folds, mass = 5 if cv is None else cv, problem.host_weights
+    return measured, problem, splits.resolve_splits(folds, X, y, stratify=stratify, key=problem.key, weights=mass)
 
 
 def _check_test_set(X: Array, y: Array, X_test: Array, y_test: Array) -> None:
     for name, test, train in (("X_test", X_test, X), ("y_test", y_test, y)):
         if tables.is_table(test) or tables.is_table(train):
-            if type(test) is not type(train) or splits.labels_of(test) != splits.labels_of(train):
-                raise TypeError(f"{name} and {name[0]} must be tables of one kind with equal columns, or both arrays")
+            if type(test) is not type(train) or tables.column_labels(test) != tables.column_labels(train):
+                raise TypeError(
+                    f"{name} and {name[0]} must be tables of one kind with equal columns in one order, or both arrays: "
+                    f"{name} has {_columns_of(test)}, {name[0]} has {_columns_of(train)}"
+                )
             continue
         if namespace(test) is not namespace(train) or device(test) != device(train):
             raise TypeError(f"{name} is a {describe(test)} but {name[0]} is a {describe(train)}: convert one of them")
@@ -221,6 +226,10 @@ def _check_test_set(X: Array, y: Array, X_test: Array, y_test: Array) -> None:
             )
 
 
+def _columns_of(X: Any) -> str:
+    return listed(tables.column_labels(X), 3) if tables.is_table(X) else f"a {describe(X)}"
+
+
 def _columns(feature: Feature, leave: str, width: int) -> tuple[int, ...]:
     """The columns that the refit of a feature sees."""
     if leave == "in":
@@ -228,8 +237,8 @@ def _columns(feature: Feature, leave: str, width: int) -> tuple[int, ...]:
     kept = tuple(j for j in range(width) if j not in feature.columns)
     if not kept:
         raise ValueError(
-            f"feature {feature.name!r} is all that X has: without it nothing is left to fit on; leave='in' compares it "
-            "with a fit on no feature"
+            f"feature {short(feature.name)!r} is all that X has: without it nothing is left to fit on; leave='in' "
+            "compares it with a fit on no feature"
         )
     return kept
 
@@ -266,7 +275,6 @@ def losses_of(data: Data, columns: tuple[int, ...], part: Split) -> tuple[Floats
         splits.take_columns(splits.take(rows, part.test), columns),
         splits.take(labels, part.test),
         loss=data.loss,
-        weights=None if data.weights is None else splits.take(data.weights, part.test),
         memory=data.memory,
         block=data.block,
     )

@@ -107,8 +107,14 @@ def read_bag(model: Model, X: NDArray[Any]) -> Bag:
             "them in separate calls"
         )
     members = getattr(forest, "estimators_", None)
-    if members is None and hasattr(forest, "fit"):
+    if members is None and not _is_fitted(forest):
         raise ValueError(f"forest={name} is not fitted: call its fit(X, y) first")
+    if members is None and hasattr(forest, "fit"):
+        raise TypeError(
+            f"forest={name} is one model, not a bag of members: pass a fitted RandomForest*, "
+            "ExtraTrees*(bootstrap=True) or Bagging*, of a pipeline the forest in it; or use permutation_importance on "
+            "rows that it was not fitted on"
+        )
     fitted_on = None if isinstance(members, np.ndarray) or members is None else _sampled(forest)
     if members is None or fitted_on is None:
         raise TypeError(
@@ -127,6 +133,20 @@ def read_bag(model: Model, X: NDArray[Any]) -> Bag:
     dtype: np.dtype[Any] = np.dtype(np.float32) if of_trees else X.dtype
     working: np.dtype[Any] = dtype if dtype.kind == "f" else np.dtype(np.float64)
     return Bag(forest, read, samples, classes, of_trees, dtype, working)
+
+
+def _is_fitted(forest: Any) -> bool:
+    """What scikit-learn says of its estimators, and of those that look like one."""
+    if "sklearn" not in sys.modules or not hasattr(forest, "fit") or not hasattr(forest, "get_params"):
+        return not hasattr(forest, "fit")
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(forest)
+    except NotFittedError:
+        return False
+    return True
 
 
 def _checked_columns(forest: Any, count: int, X: NDArray[Any]) -> list[Indices | None]:

@@ -67,8 +67,9 @@ def contrast(without: Floats, given: Floats, at: Measured, compare: str) -> Cont
     size, m = np.bincount(at.split), at.distinct
     psi = np.bincount(at.place, h.rows) * (m / change.size)  # a row that several splits test is one row
     spread = np.var(psi, ddof=1) / m
-    with np.errstate(divide="ignore", invalid="ignore"):  # a split's own risk may be 0
-        folds = null + np.bincount(at.split, w * change) / np.bincount(at.split, unit)
+    own = np.bincount(at.split, unit)
+    own = np.where(own > 0.0, own, math.nan)  # a split's own risk may be 0, or below
+    folds = null + np.bincount(at.split, w * change) / own
     return Contrast(
         value=null + float(h.excess),
         folds=folds,

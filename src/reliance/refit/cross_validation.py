@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import blocks, tables
+from reliance import blocks, tables, variables
 from reliance._array import Array
 from reliance.conditional import conditional_model_reliance, relative_importance
 from reliance.importance import ablation_importance, model_reliance, permutation_importance
@@ -23,6 +23,7 @@ from reliance.refit.running import Task
 from reliance.refit.splits import Split
 from reliance.results import Importance
 from reliance.rng import Indices, RandomState
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 Measure: TypeAlias = Callable[..., Importance | dict[str, Importance]]
@@ -79,7 +80,8 @@ def cross_validated_importance(
     n_jobs, executor, progress
         As in `algorithm_reliance`.
     **options
-        What else the method takes: ``loss``, ``draws``, ``compare``, ``features``, ``names``, ...
+        What else the method takes: ``loss``, ``draws``, ``compare``, ``features``, ``names``, ... The rows of a
+        ``context`` are those of X; each model is measured with those of its own test rows.
 
     Returns
     -------
@@ -131,11 +133,12 @@ def cross_validated_importance(
         raise ValueError("y is None: an algorithm needs labels to fit")
     if "keep" in options:
         raise ValueError("keep is given: what rows contribute is not kept over folds; leave it out")
-    tables.check_aligned(X=X, y=y, weights=weights)
-    X, y, weights = splits.as_rows(X, "X"), as_array(y, "y"), None if weights is None else as_array(weights, "weights")
+    variables.check_order(X, options.get("context"), None)
     shared = {name: options[name] for name in ("features", "loss", "names", "memory", "block") if name in options}
     problem = prepare(running.not_fitted, X, y, weights=weights, rng=rng, progress=progress, **shared)
-    parts = splits.resolve_splits(cv, y, stratify=splits.are_labels(problem.losses), key=problem.key)
+    X, y, weights = splits.as_rows(X, "X"), as_array(y, "y"), None if weights is None else as_array(weights, "weights")
+    stratify, mass = splits.are_labels(problem.losses), problem.host_weights
+    parts = splits.resolve_splits(cv, X, y, stratify=stratify, key=problem.key, weights=mass)
     chosen = _target(target, parts, problem.n)
     data = Fold(fit, measure, X, y, weights, {**options, "rng": problem.key}, chosen == "algorithm")
     tasks = [Task(f"of split {k}", functools.partial(importance_of, data, part)) for k, part in enumerate(parts)]
@@ -182,7 +185,7 @@ def _measure(method: Any) -> Measure:
         return cast(Measure, METHODS[method])
     if isinstance(method, str) or not callable(method):
         known = ", ".join(map(repr, METHODS))
-        raise ValueError(f"method={method!r} is unknown: choose one of {known}, or pass a function")
+        raise ValueError(f"method={shown(method)} is unknown: choose one of {known}, or pass a function")
     return cast(Measure, method)
 
 
@@ -210,6 +213,8 @@ def importance_of(data: Fold, part: Split) -> Answer:
 
 def _measured(data: Fold, model: Any, rows: Indices) -> Importance | dict[str, Importance]:
     options = dict(data.options)
+    if options.get("context") is not None:  # it has a value for each row of X
+        options["context"] = _context_of(options["context"], rows, int(data.y.shape[0]))
     if data.weights is not None:
         options["weights"] = splits.take(data.weights, rows)
     found = data.measure(model, splits.take(data.X, rows), splits.take(data.y, rows), **options)
@@ -220,6 +225,24 @@ def _measured(data: Fold, model: Any, rows: Indices) -> Importance | dict[str, I
             "these (for relative_importance: one given set a call)"
         )
     return found
+
+
+def _context_of(context: Any, rows: Indices, n: int) -> Any:
+    """The context of some rows; what is no context at all is left to the method to name."""
+
+    def some(values: Any, name: str) -> Any:
+        own = splits.as_rows(values, name)
+        if len(own.shape) == 0 or own.shape[0] != n:
+            raise ValueError(
+                f"{name} has shape {tuple(own.shape)}: it must have one entry or line for each of {n} rows"
+            )
+        return splits.take(own, rows)
+
+    if tables.is_table(context):
+        return some(context, "context")
+    if not isinstance(context, Mapping):
+        return context
+    return {name: some(values, f"context[{shown(name)}]") for name, values in context.items()}
 
 
 def _average(answers: Sequence[Answer], parts: Sequence[Split], masses: Floats, target: str) -> AlgorithmReliance:

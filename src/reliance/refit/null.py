@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, tables
+from reliance import _array, blocks
 from reliance import rng as _rng
 from reliance._array import Array
 from reliance.importance import permutation_importance
@@ -69,7 +69,8 @@ def null_importance(
     n_jobs, executor, progress
         As in `algorithm_reliance`.
     **options
-        ``loss``, ``draws``, ``compare``, ``weights`` and so on, of `permutation_importance`.
+        ``loss``, ``draws``, ``compare``, ``weights`` and so on, of `permutation_importance`. Weights count the losses
+        of the rows; ``fit`` does not get them.
 
     Returns
     -------
@@ -116,11 +117,10 @@ def null_importance(
     running.check_workers(n_jobs, executor, {"fit": fit, "importance": importance, "options": options})
     if y is None:
         raise ValueError("y is None: an algorithm needs labels to fit")
-    tables.check_aligned(X=X, y=y, weights=options.get("weights"))
-    X, y = splits.as_rows(X, "X"), as_array(y, "y")
     shared = {name: options[name] for name in ("loss", "weights", "memory", "block", "keep") if name in options}
     columns = None if own else names
     problem = prepare(running.not_fitted, X, y, features, rng=rng, progress=progress, names=columns, **shared)
+    X, y = splits.as_rows(X, "X"), as_array(y, "y")
     key = problem.key
     options = {} if own else {**options, "features": features, "names": names, "rng": key}
     data = Null(fit, importance if callable(importance) else None, X, y, options)
@@ -158,7 +158,8 @@ def importances_of(data: Null, turn: int | None, key: int) -> Scores:
     if data.importance is None:
         found = permutation_importance(model, data.X, y, **data.options)
     else:
-        found = data.importance(model, data.X, y)
+        # What the function, or the fit, does to its data stays in its round.
+        found = data.importance(model, splits.take(data.X, np.arange(n)), splits.take(y, np.arange(n)))
     if isinstance(found, Importance):
         return Scores(found.values, found.names)
     if isinstance(found, dict):

@@ -83,6 +83,7 @@ class NullImportance(Record):
         else:
             tails = self._tails(method)
             p = np.asarray([float(tail(np.asarray(v))) for v, tail in zip(self.values, tails, strict=True)])
+        p[~self._known()] = np.nan  # nothing reaches what is not a number
         return TestResult(self.names, self.values, p, inference.adjust(p, adjust), method, "greater", adjust)
 
     def goodness_of_fit(self, method: str) -> Floats:
@@ -96,7 +97,9 @@ class NullImportance(Record):
         from scipy import stats  # slow to import, and rarely wanted
 
         pairs = zip(self.null, self._tails(method), strict=True)
-        return np.asarray([stats.kstest(tail(row), "uniform").pvalue for row, tail in pairs])
+        return np.asarray(
+            [np.nan if tail is _unknown else stats.kstest(tail(row), "uniform").pvalue for row, tail in pairs]
+        )
 
     def _tails(self, method: str) -> list[Tail]:
         if method != "normal" and (self.null <= 0.0).any():
@@ -107,7 +110,11 @@ class NullImportance(Record):
             )
         if self.rounds < 2:
             raise ValueError(f"method={method!r} fits a distribution to {self.rounds} round: run at least 2")
-        return [_FITTERS[method](row) for row in self.null]
+        return [_FITTERS[method](row) if np.isfinite(row).all() else _unknown for row in self.null]
+
+    def _known(self) -> NDArray[np.bool_]:
+        """The features that have a value, and one in every round."""
+        return ~(np.isnan(self.values) | np.isnan(self.null).any(axis=1))
 
     # -----------------------------------------------------------------------------------------------------------------
     # Tables
@@ -175,6 +182,11 @@ class NullImportance(Record):
 # Maximum likelihood. Each gives the upper tail P(S >= v), not one minus a distribution function: small p-values matter.
 
 Tail: TypeAlias = Callable[[Floats], Floats]
+
+
+def _unknown(v: Floats) -> Floats:
+    """Of a null that is not known in every round."""
+    return np.full_like(v, np.nan, dtype=np.float64)
 
 
 def _step(at: float) -> Tail:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
 import os
 import pickle
+import threading
+import types
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from typing import Any, NamedTuple
@@ -13,6 +19,7 @@ import numpy as np
 from reliance._array import Array
 from reliance.models import name_of
 from reliance.modules import is_torch_module
+from reliance.words import short, shown
 
 
 class RefitError(RuntimeError):
@@ -29,6 +36,26 @@ class RefitError(RuntimeError):
     def __init__(self, message: str, failures: Mapping[str, BaseException], result: Any) -> None:
         super().__init__(message)
         self.failures, self.result = dict(failures), result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default an exception is made again of its message alone. What cannot travel is told in words.
+        sent = {
+            label: error if _travels(error) else RuntimeError(_told(error)) for label, error in self.failures.items()
+        }
+        return type(self), (str(self), sent, self.result if _travels(self.result) else None)
+
+
+def _travels(value: Any) -> bool:
+    """Whether another process can have it: some exceptions can be pickled, but not unpickled."""
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:
+        return False
+    return True
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {short(str(error), 120)}"
 
 
 class Task(NamedTuple):
@@ -56,6 +83,9 @@ def run(
     workers = check_jobs(n_jobs)
     own = ThreadPoolExecutor(workers) if executor is None and workers > 1 else None
     pool = own or executor
+    if isinstance(pool, ThreadPoolExecutor):
+        registry = _Registry()
+        tasks = [task._replace(work=functools.partial(registry.run, task.work)) for task in tasks]
     try:
         for place, answer, error in _one_by_one(tasks) if pool is None else _together(tasks, pool):
             if isinstance(error, KeyboardInterrupt):
@@ -91,9 +121,40 @@ def concluded(outcome: Outcome, result: Any) -> Any:
             raise first
         others = f", and {len(outcome.failures) - 1} more" if len(outcome.failures) > 1 else ""
         rest = "what was finished is in the attribute result of this error" if result is not None else "nothing is left"
-        message = f"the refit {label} failed{others}: {type(first).__name__}: {first}; {rest}, all failures in failures"
+        message = f"the refit {short(label)} failed{others}: {_told(first)}; {rest}, all failures in failures"
         raise RefitError(message, outcome.failures, result) from first
     return result
+
+
+_THREAD = threading.local()
+
+
+class _Registry:
+    """The models that the threads of one run were given: one that is fitted again while it is measured is wrong."""
+
+    def __init__(self) -> None:
+        self._lock, self._seen = threading.Lock(), {}  # type: tuple[threading.Lock, dict[int, tuple[Any, int]]]
+
+    def run(self, work: Callable[[], Any]) -> Any:
+        _THREAD.registry = self
+        try:
+            return work()
+        finally:
+            _THREAD.registry = None
+
+    def check(self, model: Any, fit: Any) -> None:
+        owner, thread = getattr(model, "__self__", model), threading.get_ident()
+        if isinstance(owner, types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
+            return  # has nothing that a fit could change
+        with self._lock:
+            known, first = self._seen.get(id(owner), (None, thread))
+            if known is not None and known() is owner and first != thread:
+                raise TypeError(
+                    f"fit={name_of(fit)} returned the same {type(owner).__name__} on two threads, so it was fitted "
+                    "again while it was measured: make a new model in each call, or leave n_jobs out"
+                )
+            with contextlib.suppress(TypeError):  # not everything can be referred to weakly
+                self._seen[id(owner)] = (weakref.ref(owner), thread)
 
 
 Answer = tuple[int, Any, BaseException | None]
@@ -129,7 +190,9 @@ def check_jobs(n_jobs: Any) -> int:
     if n_jobs is None:
         return 1
     if isinstance(n_jobs, bool | np.bool_) or not isinstance(n_jobs, int | np.integer):
-        raise TypeError(f"n_jobs={n_jobs!r} is not an integer: pass how many refits run at once, -1 for one a core")
+        raise TypeError(
+            f"n_jobs={shown(n_jobs)} is not an integer: pass how many refits run at once, -1 for one a core"
+        )
     if n_jobs == -1:
         return os.cpu_count() or 1
     if n_jobs < 1:
@@ -146,7 +209,7 @@ def check_workers(n_jobs: Any, executor: Any, sent: Mapping[str, Any]) -> None:
         raise ValueError(f"n_jobs={n_jobs} and executor are both given: the executor knows how many run at once")
     if not callable(getattr(executor, "submit", None)):
         raise TypeError(
-            f"executor={executor!r} has no submit: pass a concurrent.futures.Executor, or n_jobs for threads"
+            f"executor={shown(executor)} has no submit: pass a concurrent.futures.Executor, or n_jobs for threads"
         )
     if not isinstance(executor, ProcessPoolExecutor):
         return
@@ -155,8 +218,8 @@ def check_workers(n_jobs: Any, executor: Any, sent: Mapping[str, Any]) -> None:
             pickle.dumps(value)
         except Exception as error:
             raise TypeError(
-                f"{name}={name_of(value)} cannot be sent to another process ({error}): define it at the top level of a "
-                "module, or use threads, n_jobs=, which need not send it"
+                f"{name}={name_of(value)} cannot be sent to another process ({short(str(error), 80)}): define it at "
+                "the top level of a module, or use threads, n_jobs=, which need not send it"
             ) from error
 
 
@@ -166,13 +229,21 @@ def check_fit(fit: Any) -> None:
         raise TypeError(
             f"fit={fit.__name__} is a class: pass an instance, {fit.__name__}(), or a function (X, y) -> model"
         )
+    if inspect.ismethod(fit) and _is_estimator(fit.__self__):
+        owner = type(fit.__self__).__name__
+        raise TypeError(
+            f"fit={owner}.{fit.__name__} would fit your own estimator again and again: pass the estimator itself, of "
+            "which each fit has a clone"
+        )
     if is_torch_module(fit):
         raise TypeError(
             f"fit is a torch module ({name_of(fit)}), which does not say how it is trained: pass a function "
             "(X, y) -> trained module"
         )
     if not callable(fit) and not _is_estimator(fit):
-        raise TypeError(f"fit={fit!r} can fit nothing: pass a function (X, y) -> model or a scikit-learn estimator")
+        raise TypeError(
+            f"fit={shown(fit)} can fit nothing: pass a function (X, y) -> model or a scikit-learn estimator"
+        )
 
 
 def not_fitted(X: Array) -> Array:
@@ -189,11 +260,17 @@ def fitted(fit: Any, X: Array, y: Array) -> Any:
     if _is_estimator(fit):
         from sklearn.base import clone
 
-        return clone(fit).fit(X, y)
+        own = clone(fit)
+        if own is fit:
+            raise TypeError(f"fit={name_of(fit)} cannot be fitted again, its clone is itself: pass one that can be")
+        return own.fit(X, y)
     model = fit(X, y)
+    registry = getattr(_THREAD, "registry", None)
+    if registry is not None:
+        registry.check(model, fit)
     if not callable(model) and not hasattr(model, "predict"):
         raise TypeError(
-            f"fit={name_of(fit)} returned {model!r}, which is no model: return a function batch -> predictions, a "
+            f"fit={name_of(fit)} returned {shown(model)}, which is no model: return a function batch -> predictions, a "
             "fitted estimator or a torch.nn.Module"
         )
     return model

@@ -6,12 +6,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reliance import _array, rng, tables
 from reliance._array import Array
 from reliance.inputs import as_array
 from reliance.losses import Loss, Metric
+from reliance.models import name_of
 from reliance.rng import Indices
+from reliance.words import short, shown
+
+Floats = NDArray[np.float64]
 
 
 class Split(NamedTuple):
@@ -24,13 +29,6 @@ class Split(NamedTuple):
 def as_rows(X: Any, name: str) -> Any:
     """Rows to fit on: an array, or a table as it is."""
     return X if tables.is_table(X) else as_array(X, name)
-
-
-def labels_of(X: Any) -> list[Any]:
-    """The names of a table's columns."""
-    import narwhals as nw
-
-    return list(nw.from_native(X, eager_only=True).columns)
 
 
 def take(x: Any, rows: Indices) -> Any:
@@ -68,22 +66,48 @@ def is_random(cv: Any) -> bool:
     return isinstance(cv, int | np.integer) and not isinstance(cv, bool | np.bool_)
 
 
-def resolve_splits(cv: Any, y: Array, *, stratify: bool, key: int) -> tuple[Split, ...]:
-    """The splits of a number of folds, of a scikit-learn splitter, or of a list of (train, test) rows."""
+def resolve_splits(
+    cv: Any, X: Any, y: Array, *, stratify: bool, key: int, weights: Floats | None = None
+) -> tuple[Split, ...]:
+    """The splits of a number of folds, of a scikit-learn splitter, or of a list of (train, test) rows.
+
+    ``weights``: those of the rows measured, of which every split needs some.
+    """
+    splits = _resolved(cv, X, y, stratify, key)
+    for place, split in enumerate(splits):
+        if weights is not None and not weights[split.test].any():
+            raise ValueError(
+                f"weights are all 0 for the test rows of split {place}, which has nothing to measure: pass cv= whose "
+                "splits all test rows that count"
+            )
+    return splits
+
+
+def _resolved(cv: Any, X: Any, y: Array, stratify: bool, key: int) -> tuple[Split, ...]:
     n = int(y.shape[0])
     if is_random(cv):
         return _random_folds(int(cv), n, _array.to_host(y) if stratify and y.ndim == 1 else None, key)
-    if isinstance(cv, bool | float | str):
-        raise TypeError(f"cv={cv!r}: pass a number of folds, a splitter, or a list of (train, test) index arrays")
+    if isinstance(cv, type):
+        raise TypeError(f"cv={cv.__name__} is a class: pass an instance, {cv.__name__}(...)")
+    if isinstance(cv, bool | float | str) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
+        raise TypeError(f"cv={shown(cv)}: pass a number of folds, a splitter, or a list of (train, test) index arrays")
     if callable(getattr(cv, "split", None)):
-        # A splitter may look at labels; of the rows it needs their number only.
-        cv = cv.split(np.zeros((n, 1)), _array.to_host(y))
-    if not isinstance(cv, Iterable):
-        raise TypeError(f"cv={cv!r}: pass a number of folds, a splitter, or a list of (train, test) index arrays")
+        cv = _split_by(cv, X, _array.to_host(y))
     splits = tuple(_checked(pair, place, n) for place, pair in enumerate(cv))
     if not splits:
         raise ValueError("cv has no split: give at least one pair of (train, test) rows")
     return splits
+
+
+def _split_by(cv: Any, X: Any, y: Any) -> list[Any]:
+    """What a splitter says of these rows and labels; it gets no groups."""
+    try:
+        return list(cv.split(X if tables.is_table(X) else _array.to_host(X), y))
+    except Exception as error:  # whatever a splitter of the user's raises
+        raise ValueError(
+            f"cv={name_of(cv)} cannot split these rows: {short(str(error), 80)}; if it needs groups, pass its splits: "
+            "cv=list(splitter.split(X, y, groups))"
+        ) from error
 
 
 def _random_folds(folds: int, n: int, labels: Any, key: int) -> tuple[Split, ...]:
@@ -106,7 +130,7 @@ def _checked(pair: Any, place: int, n: int) -> Split:
     try:
         train, test = (np.asarray(rows) for rows in pair)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"cv: split {place} is {pair!r}: give a pair of index arrays, (train, test)") from error
+        raise TypeError(f"cv: split {place} is {shown(pair)}: give a pair of index arrays, (train, test)") from error
     for name, rows, least in (("training", train, 1), ("test", test, 2)):
         if rows.ndim != 1 or rows.dtype.kind not in "iu":
             raise TypeError(f"cv: the {name} rows of split {place} are not row numbers: give a 1-d array of integers")
