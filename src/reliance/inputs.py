@@ -131,8 +131,12 @@ def prepare(
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
     keeps: Sequence[str] = ("rows",),
+    seen: bool = False,
 ) -> Problem:
-    """Check the arguments that all methods share; ``keeps`` is what the method can keep."""
+    """Check the arguments that all methods share; ``keeps`` is what the method can keep.
+
+    ``seen``: whether the values of X and y were looked at already, so that nothing is said twice about them.
+    """
     losses = resolve_all(loss)
     tables.check_aligned(X=X, y=y, weights=weights)
     table = tables.read(X, "X") if tables.is_table(X) else None
@@ -146,7 +150,8 @@ def prepare(
     _check_companion(X, y, "y")
     _check_companion(X, weights, "weights")
     # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
-    _check_finite(X, y)
+    if not seen:
+        _check_finite(X, y)
     host_weights = None if weights is None else checked_weights(weights, losses)
     if inputs is None:
         X, y, _ = models.at_home(model, X, y, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -201,9 +200,7 @@ class FiniteClass:
                 homes[home] = models.at_home(model, X, y, None)[:2]
             X, y = homes[home]
         function = self._function  # type: ignore[attr-defined]
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "X holds NaN")  # said already, and not once for each model
-            return prepare(model, X, y, data.pieces, function, rng=data.key, memory=data.memory)
+        return prepare(model, X, y, data.pieces, function, rng=data.key, memory=data.memory, seen=True)
 
     def _member(self, k: int, risks: Floats) -> Member:
         model = list(self.named.values())[k]
