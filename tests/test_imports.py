@@ -20,6 +20,7 @@ ORDER = (
     "files",
     "_array",
     "tracing",
+    "kinds",
     "rng",
     "loss_formulas",
     "losses",

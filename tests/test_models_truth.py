@@ -401,3 +401,167 @@ def test_many_calls_at_the_same_time():
     for values in found:
         np.testing.assert_array_equal(values, expected)
     assert all(part.training for part in module.modules())
+
+
+@pytest.mark.parametrize("show", [repr, lambda result: result._repr_html_(), lambda result: result.to_frame()])
+def test_showing_a_result_changes_no_filter_of_warnings(show):
+    heavy = np.float64([1e6, *np.zeros(N - 1)])  # skewed, so that interval() warns
+    result = rl.permutation_importance(lambda rows: rows[:, 0], X.astype(np.float64), heavy, draws=3, rng=0)
+    before = list(warnings.filters)
+    together(*[lambda: [show(result) for _ in range(20)] for _ in range(8)])
+    assert warnings.filters == before
+
+
+def test_the_library_sets_no_filter_of_warnings():
+    from pathlib import Path
+
+    for path in Path(rl.__file__).parent.rglob("*.py"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        code = [line for line in lines if not line.strip().startswith((">>>", "..."))]
+        assert not any("catch_warnings" in line or "simplefilter" in line for line in code), path
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Data that are no arrays
+
+
+def on_disk(tmp_path):
+    file = pytest.importorskip("h5py").File(tmp_path / "rows.h5", "w")
+    return file.create_dataset("rows", data=X)
+
+
+def of_dask(tmp_path):
+    return type("Array", (), {"__module__": "dask.array.core"})()
+
+
+ODD = {
+    "DataLoader": lambda path: torch.utils.data.DataLoader(rows_of_torch(), batch_size=4),
+    "TensorDataset": lambda path: rows_of_torch(),
+    "h5py Dataset": on_disk,
+    "dask Array": of_dask,
+    "sparse csr_matrix": lambda path: pytest.importorskip("scipy.sparse").csr_matrix(X),
+    "sparse coo_array": lambda path: pytest.importorskip("scipy.sparse").coo_array(X),
+    "meta device": lambda path: torch.from_numpy(X).to("meta"),
+    "sparse torch": lambda path: torch.from_numpy(X).to_sparse(),
+    "sparse torch tensor": lambda path: torch.from_numpy(X).to_sparse_csr(),
+    "nested torch": lambda path: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]),
+    "quantized": lambda path: torch.quantize_per_tensor(torch.from_numpy(X), 0.1, 0, torch.qint8),
+}
+WHAT_TO_DO = r"torch\.cat|torch\.stack|\[:\]|compute\(\)|toarray\(\)|to_dense|to_padded|values|dequantize"
+
+
+def rows_of_torch():
+    return torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("place", ["X", "y", "weights"])
+@pytest.mark.filterwarnings("ignore:.*prototype stage:UserWarning", "ignore:Sparse", "ignore:.*quantize:UserWarning")
+def test_data_that_are_no_arrays(kind, place, tmp_path):
+    odd = ODD[kind](tmp_path)
+    given = {"X": torch.from_numpy(X), "y": torch.from_numpy(Y), "weights": torch.ones(N)} | {place: odd}
+    with pytest.raises(TypeError, match=f"{place} is a .*{kind}.*({WHAT_TO_DO})") as caught:
+        rl.permutation_importance(lambda rows: rows[:, 0], given["X"], given["y"], weights=given["weights"], draws=3)
+    assert len(str(caught.value)) <= 300
+
+
+def test_several_inputs_that_are_no_arrays():
+    parts = (torch.from_numpy(X), torch.from_numpy(X).to("meta"))
+    with pytest.raises(TypeError, match=r"X\[1\] is a torch tensor on the meta device"):
+        rl.permutation_importance(lambda a, b: a[:, 0], parts, torch.from_numpy(Y), draws=3)
+
+
+def test_calls_inside_of_jax():
+    """Whatever is traced: the rows, the labels, or what the model or the loss closes over."""
+    jax = pytest.importorskip("jax")
+    rows, y, w = jax.numpy.asarray(X), jax.numpy.asarray(Y), jax.numpy.ones(P)
+
+    def value(rows, y, w, scale):
+        def loss(y, p):
+            return scale * (y - p) ** 2
+
+        result = rl.permutation_importance(lambda Z: Z @ w, rows, y, draws=3, rng=0, loss=loss)
+        return result.values[0]
+
+    for place in range(4):
+        given = [rows, y, w, 1.0]
+        odd = jax.numpy.asarray(given[place])
+
+        def one(x, given=given, place=place):
+            return value(*[x if k == place else v for k, v in enumerate(given)])
+
+        for call in (jax.jit(one), jax.grad(one), lambda x, one=one: jax.vmap(one)(jax.numpy.stack([x, x]))):
+            with pytest.raises(TypeError, match=r"rl\.functional") as caught:
+                call(odd)
+            assert len(str(caught.value)) <= 300
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Losses of other libraries, and models of other libraries
+
+F = torch.nn.functional
+THEIRS = {
+    "F.cross_entropy": (F.cross_entropy, "cross_entropy"),
+    "CrossEntropyLoss": (torch.nn.CrossEntropyLoss(), "cross_entropy"),
+    "CrossEntropyLoss, none": (torch.nn.CrossEntropyLoss(reduction="none"), "cross_entropy"),
+    "partial": (functools.partial(F.cross_entropy, reduction="none"), "cross_entropy"),
+    "BCELoss": (torch.nn.BCELoss(reduction="none"), "log_loss"),
+    "binary_cross_entropy": (functools.partial(F.binary_cross_entropy, reduction="none"), "log_loss"),
+    "BCEWithLogitsLoss": (torch.nn.BCEWithLogitsLoss(), "cross_entropy"),
+    "MSELoss": (torch.nn.MSELoss(), "squared_error"),
+    "F.l1_loss": (F.l1_loss, "absolute_error"),
+    "F.smooth_l1_loss": (F.smooth_l1_loss, "huber"),
+}
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_losses_that_take_the_prediction_first(name):
+    loss, ours = THEIRS[name]
+    with pytest.raises(TypeError, match=f"prediction, y.*loss='{ours}'") as caught:
+        rl.permutation_importance(torch.nn.Linear(P, 1), X, Y, loss=loss, draws=3)
+    assert len(str(caught.value)) <= 300
+
+
+def test_losses_of_torch_without_one_of_ours():
+    with pytest.raises(TypeError, match=r"lambda y, p: PoissonNLLLoss\(p, y\)"):
+        rl.permutation_importance(torch.nn.Linear(P, 1), X, Y, loss=torch.nn.PoissonNLLLoss(), draws=3)
+
+
+def test_a_symmetric_loss_of_torch_is_a_loss():
+    module = torch.nn.Sequential(torch.nn.Linear(P, 1), torch.nn.Flatten(0))
+    ours = rl.permutation_importance(module, X, Y, draws=3, rng=0)
+    theirs = rl.permutation_importance(module, X, Y, draws=3, rng=0, loss=torch.nn.MSELoss(reduction="none"))
+    np.testing.assert_allclose(theirs.values, ours.values, rtol=1e-5)
+
+
+def test_labels_without_y():
+    forest = pytest.importorskip("sklearn.ensemble").RandomForestClassifier(3).fit(X, np.where(Y > 0, "yes", "no"))
+    for call in (rl.sobol_total, rl.feature_impact, rl.local_importance):
+        with pytest.raises(ValueError, match=r"the model predicts labels.*predict_proba"):
+            call(forest, X)
+    with pytest.raises(TypeError, match=r"no decision_function.*loss='log_loss'"):
+        rl.permutation_importance(forest, X, np.where(Y > 0, "yes", "no"), loss="cross_entropy")
+
+
+@pytest.mark.parametrize("kind", ["torch", "jax"])
+def test_catboost_with_other_arrays(kind):
+    """Its estimators have no hash, and its trees are not read."""
+    catboost = pytest.importorskip("catboost")
+    model = catboost.CatBoostRegressor(iterations=3, depth=2, verbose=0, allow_writing_files=False).fit(X, Y)
+    convert = torch.from_numpy if kind == "torch" else pytest.importorskip("jax.numpy").asarray
+    with pytest.raises(
+        TypeError, match=f"CatBoostRegressor cannot take a {kind} array.*pass X and y as NumPy"
+    ) as caught:
+        rl.permutation_importance(model, convert(X), convert(Y), draws=3, rng=0)
+    assert len(str(caught.value)) <= 300
+
+
+def test_onnx_files_and_providers(tmp_path):
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(FileNotFoundError, match=r"absent\.onnx' is not a file"):
+        rl.models.onnx(tmp_path / "absent.onnx")
+    path = tmp_path / "empty.onnx"
+    path.write_bytes(b"")
+    for providers in (["NoSuchProvider"], "NoSuchProvider", [("NoSuchProvider", {})]):
+        with pytest.raises(ValueError, match=r"providers: 'NoSuchProvider' is not known.*CPUExecutionProvider"):
+            rl.models.onnx(path, providers=providers)

@@ -6,6 +6,7 @@ The only file that knows which backend it is running on: everything else is writ
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -36,6 +37,12 @@ def namespace(*arrays: Array) -> Namespace:
 def is_array(x: object) -> bool:
     """Whether ``x`` is an array of a supported namespace."""
     return bool(compat.is_array_api_obj(x))
+
+
+def is_traced(x: object) -> bool:
+    """Whether ``x`` stands for an array inside of JAX's jit, vmap or grad, and has no values."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(x, jax.core.Tracer)
 
 
 def device(x: Array) -> Device:
@@ -206,9 +213,18 @@ def to_host(x: Array) -> np.ndarray[Any, Any]:
     if compat.is_cupy_array(x):
         return np.asarray(x.get())
     if compat.is_jax_array(x):
+        _check_concrete(x)
         return np.asarray(x)
     xp = namespace(x)
     return np.asarray(compat.to_device(x, xp.__array_namespace_info__().default_device()))
+
+
+def _check_concrete(x: Array) -> None:
+    if is_traced(x):
+        raise TypeError(
+            "a value is traced by JAX, through the model or the loss: importances are numbers, not traced; inside jit, "
+            "vmap or grad use rl.functional"
+        )
 
 
 @contextlib.contextmanager
@@ -349,6 +365,8 @@ def fetch(arrays: list[Array]) -> list[np.ndarray[Any, Any]]:
     if compat.is_jax_namespace(xp):
         import jax
 
+        for a in arrays:
+            _check_concrete(a)
         return [np.asarray(a) for a in jax.device_get(arrays)]
     if len(arrays) == 1:
         return [to_host(arrays[0])]

@@ -45,18 +45,29 @@ def keras_predict(model: Any) -> Callable[[Array], Array]:
 class OnnxModel:
     """A model in a file of ONNX, run by onnxruntime: see `reliance.models.onnx`."""
 
-    def __init__(self, path: str | os.PathLike[str], output: str | int, providers: Sequence[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], output: str | int, providers: str | Sequence[Any]) -> None:
         try:
             import onnxruntime
         except ImportError as error:
             raise ImportError(f"path={str(path)!r}: onnxruntime runs such files; install reliance[onnx]") from error
-        self.session = onnxruntime.InferenceSession(os.fspath(path), providers=list(providers))
+        if not os.path.isfile(path):
+            raise FileNotFoundError(f"path={str(path)[-120:]!r} is not a file: pass a model in a file of ONNX")
+        chosen = [providers] if isinstance(providers, str) else list(providers)
+        known = onnxruntime.get_available_providers()
+        for one in chosen:  # a name, or a name with options; onnxruntime would take another one and only warn
+            provider = one[0] if isinstance(one, tuple) and one else one
+            if provider not in known:
+                raise ValueError(
+                    f"providers: {str(provider)[:60]!r} is not known to this onnxruntime, which has "
+                    f"{', '.join(known)[:120]}"
+                )
+        self.session = onnxruntime.InferenceSession(os.fspath(path), providers=chosen)
         self.inputs = {one.name: one for one in self.session.get_inputs()}
-        known = [one.name for one in self.session.get_outputs()]
-        if isinstance(output, int) and 0 <= output < len(known):
-            output = known[output]
-        if output not in known:
-            raise ValueError(f"output={output!r} is not an output of {os.path.basename(path)!r}: it has {known}")
+        outputs = [one.name for one in self.session.get_outputs()]
+        if isinstance(output, int) and 0 <= output < len(outputs):
+            output = outputs[output]
+        if output not in outputs:
+            raise ValueError(f"output={output!r} is not an output of {os.path.basename(path)!r}: it has {outputs}")
         self.output = output
         self.__qualname__ = os.path.basename(os.fspath(path))
         for one in self.inputs.values():
@@ -94,7 +105,7 @@ class OnnxModel:
 
 
 def onnx(
-    path: str | os.PathLike[str], *, output: str | int = 0, providers: Sequence[str] = ("CPUExecutionProvider",)
+    path: str | os.PathLike[str], *, output: str | int = 0, providers: str | Sequence[Any] = "CPUExecutionProvider"
 ) -> OnnxModel:
     """A model from a file of ONNX, called on NumPy arrays (`onnxruntime`).
 
@@ -104,8 +115,8 @@ def onnx(
         The file. Its inputs must have a dynamic first axis, the rows.
     output : str or int
         Which of its outputs are the predictions.
-    providers : sequence of str
-        Where onnxruntime runs it.
+    providers : sequence of str, or one
+        Where onnxruntime runs it, in order of preference; one that it does not have is an error.
 
     Returns
     -------

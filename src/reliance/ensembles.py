@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -130,18 +129,6 @@ class Ensemble:
                 outside = ~left[place] & ~np.isin(looked_up, split.known)
                 left[place] |= outside & self.missing_left[nodes[place]]
         return np.where(missing, self.missing_left[nodes, None], left)
-
-    @cached_property
-    def digest(self) -> bytes:
-        """Of all that its predictions depend on."""
-        found = hashlib.blake2b(repr((self.compared_in, self.finish, self.n_features)).encode())
-        arrays = [self.feature, self.threshold, self.left, self.right, self.missing_left, self.category, self.value]
-        sets = [part for c in self.categories for part in (c.left, np.zeros(0) if c.known is None else c.known)]
-        whole = repr([(len(c.left), c.known is None, c.whole) for c in self.categories])
-        for array in (*arrays, self.roots, self.offset, *sets, np.frombuffer(whole.encode(), dtype=np.uint8)):
-            found.update(repr((array.shape, array.dtype.str)).encode())
-            found.update(np.ascontiguousarray(array).tobytes())
-        return found.digest()
 
     @cached_property
     def depth(self) -> int:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from reliance import _array, models, several_inputs, tables
 from reliance._array import Array, Device, Namespace
 from reliance.features import Feature, column_names, resolve_features
+from reliance.kinds import check_kind
 from reliance.loss_formulas import is_numeric
 from reliance.losses import Loss, Metric, compares_labels, resolve_all, takes_weights
 from reliance.models import Model
@@ -212,6 +213,7 @@ def as_array(x: Any, name: str) -> Array:
     """An array of a supported namespace as it is; nested lists, and columns of tables, as NumPy."""
     if isinstance(x, Generator | Iterator | map | zip | filter):
         raise TypeError(f"{name} is a {type(x).__name__}, which can be read only once: pass an array or list({name})")
+    check_kind(x, name)
     if tables.is_column(x) or tables.is_table(x):
         x = tables.as_column(x, name)
     if not _array.is_array(x):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +38,8 @@ __all__ = ["FirstLayer", "Linear", "Model", "onnx"]
 
 # Libraries that check their input and schedule threads at each call want fewer, larger calls than an array function.
 _ESTIMATOR_BLOCK_ROWS = 16384
+# Libraries whose estimators take NumPy arrays, and say so of others in their own ways.
+_ON_THE_HOST = ("catboost", "lightgbm", "xgboost", "sklearn")
 _SKLEARN_METHODS = ("predict", "_decision_function")
 
 
@@ -157,9 +158,6 @@ def ensemble_of(model: Model) -> Ensemble | None:
     return None if model.method is None else tree_readers.read(model.source, model.method)
 
 
-_read: weakref.WeakKeyDictionary[Any, dict[str, Ensemble]] = weakref.WeakKeyDictionary()
-
-
 def on_arrays_of(model: Model, X: Array) -> Model:
     """A tree ensemble that was fitted on the host, as a model of the arrays that X is made of.
 
@@ -172,10 +170,10 @@ def on_arrays_of(model: Model, X: Array) -> Model:
         return model
     ensemble = tree_readers.read(model.source, model.method)
     if ensemble is None or ensemble.n_features != X.shape[1]:
-        return model
-    # The same object for the same trees, because compiled functions live with it.
-    known = _read.setdefault(model.source, {}).get(model.method)
-    ensemble = known if known is not None and known.digest == ensemble.digest else ensemble
+        if type(model.source).__module__.partition(".")[0] not in _ON_THE_HOST:
+            return model
+        name = name_of(model.source)[:60]
+        return _explained(model, f"model {name} cannot take a {describe(X)}: pass X and y as NumPy", (Exception,))
     replaced = probe(X, [(j,) for j in range(X.shape[1])]).block
     with inference_only(namespace(X)):
         own, other = to_host(ensemble(X)), to_host(ensemble(replaced))
@@ -184,7 +182,6 @@ def on_arrays_of(model: Model, X: Array) -> Model:
         return model
     if not ensembles.agrees(ensemble, other[clear], np.asarray(model.predict(to_host(replaced)))[clear]):
         return model
-    _read[model.source][model.method] = ensemble
     return dataclasses.replace(model, predict=ensemble, trees=ensemble, block_rows=None)
 
 
@@ -320,18 +317,22 @@ def _of_integers(model: Model, X: Array) -> Model:
     home = torch_home(model.source)
     if X.is_floating_point() or home is None:
         return model
+    computes, wanted = ("several dtypes", "torch.float32") if home[1] is None else (home[1], home[1])
+    words = f"X has dtype {X.dtype} but the model computes in {computes}: pass X.to({wanted}), or a function"
+    return _explained(model, words, (RuntimeError, TypeError))
+
+
+def _explained(model: Model, words: str, kinds: tuple[type[Exception], ...]) -> Model:
+    """The model, whose own errors of these kinds are raised with words that say what to do."""
 
     def predict(block: Array) -> Array:
         try:
             return model.predict(block)
-        except (RuntimeError, TypeError) as error:
+        except kinds as error:
             if is_out_of_memory(error):
                 raise
-            computes, wanted = ("several dtypes", "torch.float32") if home[1] is None else (home[1], home[1])
-            raise TypeError(
-                f"X has dtype {X.dtype} but the model computes in {computes}: pass X.to({wanted}), or a function that "
-                f"converts ({str(error).strip().splitlines()[0][:100]})"
-            ) from error
+            reason = (str(error).strip().splitlines() or [""])[0]
+            raise TypeError(f"{words} ({reason[:100]})") from error
 
     return dataclasses.replace(model, predict=predict)
 

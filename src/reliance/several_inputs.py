@@ -30,6 +30,7 @@ from reliance._array import (
     to_host,
 )
 from reliance.features import Feature
+from reliance.kinds import check_kind
 from reliance.models import Model
 
 # Bytes of inputs that are put together for one call on a CPU.
@@ -130,6 +131,7 @@ def read(X: Any, features: Any, names: Sequence[str] | None) -> Inputs:
         raise ValueError("names= is for columns of one array: X is several inputs; name features as {'name': input}")
     first_name, first = next(iter(parts.items()))
     for name, part in parts.items():
+        check_kind(part, f"X[{name!r}]")
         if namespace(part) is not namespace(first) or device(part) != device(first):
             raise TypeError(
                 f"X[{name!r}] is a {describe(part)} but X[{first_name!r}] is a {describe(first)}: convert one of them"
