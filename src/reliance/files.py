@@ -157,8 +157,9 @@ def read(
         what = f"lacks {listed(missing)}" if missing else f"has {listed(strange)}, which no {kind} has"
         refuse(path, f"it {what}")
     sizes: dict[str, int] = {}
-    # What gives the lengths comes first.
-    for name in sorted(found, key=lambda name: name not in ("names", "n")):
+    # What gives the lengths comes first; then in our order, not in the file's.
+    order = ["names", "n", *known]
+    for name in sorted(found, key=lambda name: order.index(name) if name in order else len(order)):
         try:
             found[name] = _checked(found[name], cast(Kept, every[name]), name, sizes)
         except (ValueError, TypeError, OverflowError) as error:
