@@ -53,10 +53,10 @@ BAD = {
     "loss-twice": (lambda: measure(loss=["huber", "huber"]), ValueError, ["loss", "huber", "more than once"]),
     "loss-of-all-rows": (lambda: measure(loss=lambda y, p: ((y - p) ** 2).mean()), ValueError, ["shape ()", "Metric"]),
     # features
-    "feature-name": (lambda: measure(features=["age"]), ValueError, ["features", "'age'", "x0, x1, x2, x3"]),
+    "feature-name": (lambda: measure(features=["age"]), ValueError, ["features", "'age'", "'x0', 'x1', 'x2', 'x3'"]),
     "feature-index": (lambda: measure(features=[4]), ValueError, ["features", "index 4", "4 features"]),
     "feature-negative": (lambda: measure(features=[-5]), ValueError, ["features", "index -5", "4 features"]),
-    "feature-in-group": (lambda: measure(features=[(0, "age")]), ValueError, ["features", "'age'", "x0, x1"]),
+    "feature-in-group": (lambda: measure(features=[(0, "age")]), ValueError, ["features", "'age'", "'x0', 'x1'"]),
     "feature-in-dict": (lambda: measure(features={"g": [7]}), ValueError, ["features", "index 7", "4 features"]),
     "feature-float": (lambda: measure(features=[1.0]), TypeError, ["features holds 1.0", "an index, a name"]),
     "feature-bool": (lambda: measure(features=[True, False]), TypeError, ["features holds True", "an index, a name"]),
@@ -138,7 +138,7 @@ BAD = {
     "labels-text": (
         lambda: measure(y=np.array(["a", "b"] * 5)),
         ValueError,
-        ["squared_error: y must be numbers", "encode"],
+        ["squared_error: y must be numbers", "zero_one"],
     ),
     "counts-negative": (
         lambda: measure(lambda x: np.exp(x[:, 0]), y=LABELS - 1, loss="poisson_deviance"),
@@ -180,8 +180,8 @@ BAD = {
     "dict-X": (lambda: measure(X={"a": [1.0]}), TypeError, ["X is a dict", "pass a NumPy"]),
     "none-X": (lambda: measure(X=None), TypeError, ["X is a NoneType", "pass a NumPy"]),
     "object-X": (lambda: measure(X=X.astype(object)), TypeError, ["X has dtype object", "astype(float)"]),
-    "complex-X": (lambda: measure(X=X + 1j), TypeError, ["X has dtype complex128", "astype(float)"]),
-    "text-X": (lambda: measure(X=X.astype(str)), TypeError, ["X has dtype <U", "encoded as integers"]),
+    "complex-X": (lambda: measure(X=X + 1j), TypeError, ["X has dtype complex128", "X.real"]),
+    "text-X": (lambda: measure(X=X.astype(str)), TypeError, ["X has dtype <U", "or a table"]),
     "masked-X": (lambda: measure(X=np.ma.masked_invalid(X)), TypeError, ["X is a masked array", "fill or drop"]),
     # models
     "model-changes-X": (lambda: measure(spoiled), ValueError, ["model spoiled changes its input", "on a copy"]),

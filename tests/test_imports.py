@@ -35,6 +35,7 @@ ORDER = (
     "adapters",
     "modules",
     "models",
+    "checked_arrays",
     "features",
     "several_inputs",
     "kernels",

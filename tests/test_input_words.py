@@ -197,3 +197,162 @@ def test_labels_of_several_kinds_and_of_several_levels():
         measure(frame, y)
         with pytest.raises(ValueError, match="another order"):
             measure(frame, shuffled(y))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Words
+
+
+def linear(X, y=Y, **options):
+    return rl.permutation_importance(rl.models.Linear(np.ones(2)), X, y, draws=3, **options)
+
+
+def levels():
+    return FRAME.set_axis(pd.MultiIndex.from_tuples([("a", 1), ("a", 2)]), axis=1)
+
+
+def batch():
+    return pytest.importorskip("pyarrow").RecordBatch.from_pandas(FRAME)
+
+
+def sparse():
+    return FRAME.assign(a=pd.arrays.SparseArray(X[:, 0]))
+
+
+def torch_loss(name):
+    torch = pytest.importorskip("torch")
+    return getattr(torch.nn, name)() if name[0].isupper() else getattr(torch.nn.functional, name)
+
+
+TEXT = np.array(["no", "yes"] * (N // 2))
+LONG = "n" * 5000
+DAYS = np.arange(N).astype("M8[D]")
+REFUSED = {
+    "levels of columns": (lambda: measure(levels()), ValueError, ["X", "2 levels", "set_axis"]),
+    "record batch": (lambda: measure(batch()), TypeError, ["X", "RecordBatch", "from_batches"]),
+    "record batch of labels": (lambda: measure(X, batch()), TypeError, ["y", "RecordBatch", "columns"]),
+    "slice": (lambda: measure(X, features=slice(0, 2)), TypeError, ["features=slice(0, 2", "list(range("]),
+    "slice in a list": (lambda: measure(X, features=[slice(0, 2)]), TypeError, ["features holds slice(0, 2"]),
+    "slice in a group": (lambda: measure(X, features={"g": slice(2)}), TypeError, ["group g", "slice(None, 2"]),
+    "mask of booleans": (lambda: measure(X, features=np.array([True, False])), TypeError, ["flatnonzero"]),
+    "floating index": (lambda: measure(X, features=np.array([0.0])), TypeError, ["features holds 0.0"]),
+    "long name": (lambda: measure(X, features=[LONG]), ValueError, ["features names", "x0", "x1"]),
+    "long names": (lambda: measure(X, names=[LONG + "1", LONG + "2"], features=["q"]), ValueError, ["'q'"]),
+    "long group": (lambda: measure(X, features={LONG: []}), ValueError, ["group nnn", "empty"]),
+    "long index": (lambda: measure(X, features=[10**400]), ValueError, ["index 1000", "2 features"]),
+    "names twice": (lambda: measure(X, names=[LONG, LONG]), ValueError, ["names holds", "twice"]),
+    "text labels": (lambda: measure(X, TEXT), ValueError, ["squared_error", "y must be numbers", "'zero_one'"]),
+    "text classes": (lambda: measure(X, TEXT, loss="auc"), ValueError, ["auc", "0..C-1", "np.unique"]),
+    "objects of text": (lambda: measure(X, TEXT.astype(object)), TypeError, ["y", "object", "astype(str)"]),
+    "objects": (lambda: measure(X.astype(object)), TypeError, ["X", "object", "astype(float)"]),
+    "labels of objects": (lambda: measure(X, Y.astype(object)), TypeError, ["y", "object", "astype(float)"]),
+    "text weights": (lambda: measure(X, weights=TEXT), TypeError, ["weights", "<U3", "number"]),
+    "weights written out": (lambda: measure(X, weights=["1"] * N), TypeError, ["weights", "<U1", "number"]),
+    "boolean weights": (lambda: measure(X, weights=Y > 0), TypeError, ["weights", "bool", "leave rows out"]),
+    "weights of objects": (lambda: measure(X, weights=np.ones(N, dtype=object)), TypeError, ["weights", "object"]),
+    "complex rows": (lambda: measure(X + 0j), TypeError, ["X", "complex128", "X.real"]),
+    "complex labels": (lambda: measure(X, Y + 0j), TypeError, ["y", "complex128", "y.real"]),
+    "complex weights": (lambda: measure(X, weights=np.ones(N) + 0j), TypeError, ["weights", "complex128"]),
+    "dates": (lambda: measure(np.stack([DAYS, DAYS], axis=1)), TypeError, ["X", "datetime64", "timedelta64(1, 'D')"]),
+    "labels of dates": (lambda: measure(X, DAYS), TypeError, ["y", "datetime64"]),
+    "durations": (lambda: measure(X, DAYS - DAYS[0]), TypeError, ["y", "timedelta64", "y / np"]),
+    "long doubles": (lambda: measure(X.astype(np.longdouble)), TypeError, ["X", "astype(np.float64)"]),
+    "labels of long doubles": (lambda: measure(X, Y.astype(np.longdouble)), TypeError, ["y", "np.float64"]),
+    "weights of long doubles": (
+        lambda: measure(X, weights=np.ones(N, dtype=np.longdouble)),
+        TypeError,
+        ["weights", "np.float64"],
+    ),
+    "text rows": (lambda: measure(np.stack([TEXT, TEXT], axis=1)), TypeError, ["X", "<U3", "table"]),
+    "records": (lambda: measure(np.zeros((N, 2), dtype=[("a" * 500, float)])), TypeError, ["X has dtype"]),
+    "keep None": (lambda: measure(X, keep=None), TypeError, ["keep=None", "()"]),
+    "keep a number": (lambda: measure(X, keep=1), TypeError, ["keep=1", "()"]),
+    "keep a list in a list": (lambda: measure(X, keep=[["rows"]]), ValueError, ["keep=['rows']", "'rows'"]),
+    "keep something long": (lambda: measure(X, keep=LONG), ValueError, ["keep='nnn", "'rows'"]),
+    "much memory": (lambda: measure(X, memory=10**400), ValueError, ["memory=1000", "2GB"]),
+    "much memory in words": (lambda: measure(X, memory="9" * 400 + "GB"), ValueError, ["memory='999", "2GB"]),
+    "infinite memory": (lambda: measure(X, memory=1e400), ValueError, ["memory=inf", "512MB"]),
+    "no amount of memory": (lambda: measure(X, memory=LONG), ValueError, ["memory='nnn", "512MB"]),
+    "long draws": (lambda: rl.permutation_importance(measure, X, Y, draws=[LONG]), TypeError, ["draws=['nnn"]),
+    "sparse column": (lambda: linear(sparse()), TypeError, ["'a'", "sparse", "to_dense"]),
+    "text column": (lambda: linear(FRAME.assign(a=TEXT)), TypeError, ["'a'", "text", "encode"]),
+    "long column": (lambda: linear(FRAME.assign(**{LONG: TEXT})), TypeError, ["'nnn", "text", "encode"]),
+    "nullable labels": (lambda: measure(X, pd.Series([1, None] * 5, dtype="Int64")), ValueError, ["y", "5 missing"]),
+    "nullable array": (lambda: measure(X, pd.array([1, None] * 5, dtype="Int64")), ValueError, ["y", "5 missing"]),
+    "nullable booleans": (lambda: measure(X, pd.array([True, None] * 5)), ValueError, ["y", "5 missing"]),
+    "missing category": (lambda: measure(X, pd.Categorical(["a", None] * 5)), ValueError, ["y", "5 missing"]),
+    "nullable weights": (
+        lambda: measure(X, weights=pd.Series([1, None] * 5, dtype="Int64")),
+        ValueError,
+        ["weights", "5 missing"],
+    ),
+    "unknown loss": (lambda: measure(X, loss=LONG), ValueError, ["loss='nnn", "log_loss"]),
+    "no loss": (lambda: measure(X, loss=dict.fromkeys(range(5000))), TypeError, ["loss", "name"]),
+    "loss of torch": (lambda: measure(X, loss=torch_loss("cross_entropy")), TypeError, ["(prediction, y)", "'cross_entropy'"]),
+    "module of torch": (lambda: measure(X, loss=torch_loss("CrossEntropyLoss")), TypeError, ["CrossEntropyLoss"]),
+    "generator": (lambda: measure(x for x in X), TypeError, ["X is a generator", "list(X)"]),
+}
+
+
+@pytest.mark.parametrize("case", list(REFUSED))
+def test_what_is_refused_is_told_what_to_do(case):
+    call, kind, words = REFUSED[case]
+    with pytest.raises(kind) as error:
+        call()
+    text = str(error.value)
+    assert len(text) <= 300
+    for word in words:
+        assert word in text
+
+
+def test_features_from_generators_tensors_and_tables():
+    torch = pytest.importorskip("torch")
+    expected = measure(X, features=[0, 1])
+    wanted = (
+        (j for j in range(2)),
+        range(2),
+        np.arange(2),
+        np.arange(2, dtype=np.uint8),
+        torch.arange(2),
+        [torch.tensor(0), np.array(1)],
+        {"x0": torch.tensor([0]), "x1": (j for j in [1])},
+        pd.Series([0, 1]),
+        pd.Index(["x0", "x1"]),
+    )
+    for features in wanted:
+        found = measure(X, features=features)
+        assert found.names == expected.names
+        np.testing.assert_array_equal(found.values, expected.values)
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">f4", ">i4", ">f2"])
+def test_the_order_of_bytes_is_no_matter(dtype):
+    """Also for a torch module, which takes no other order than its own."""
+    torch = pytest.importorskip("torch")
+    rows, y, w = (10 * a for a in (X, Y, np.arange(1.0, N + 1)))
+    swapped = [a.astype(dtype) for a in (rows, y, w)]
+    native = [a.astype(a.dtype.newbyteorder("=")) for a in swapped]
+    expected, found = (measure(a, b, weights=c) for a, b, c in (native, swapped))
+    np.testing.assert_array_equal(found.values, expected.values)
+    if dtype != ">i4":
+        net = torch.nn.Linear(2, 1).double()
+        expected, found = (rl.permutation_importance(net, a, b, draws=3, rng=0) for a, b, _ in (native, swapped))
+        np.testing.assert_array_equal(found.values, expected.values)
+
+
+@pytest.mark.parametrize("memory", ["999999TB", 2**62, "1.5GiB", np.int64(10**9)])
+def test_amounts_of_memory(memory):
+    np.testing.assert_array_equal(measure(X, memory=memory).values, measure(X).values)
+
+
+def test_losses_and_checks_under_raising_floats():
+    far = np.array([[-800.0, 1e-200], [800.0, 0.0], [1.0, 1e-170], [0.0, -800.0]])
+    y = np.array([0, 1, 0, 1])
+    options = {"loss": "cross_entropy", "rng": 0, "draws": 3}
+    expected = rl.permutation_importance(lambda X: X.sum(axis=1), far, y, **options)
+    wide = rl.permutation_importance(lambda X: X + 0.0, far, y, **options)
+    with np.errstate(all="raise"):
+        found = rl.permutation_importance(lambda X: X.sum(axis=1), far, y, **options)
+        both = rl.permutation_importance(lambda X: X + 0.0, far, y, **options)
+    np.testing.assert_array_equal(found.values, expected.values)
+    np.testing.assert_array_equal(both.values, wide.values)

@@ -494,7 +494,7 @@ def test_resolve():
         ls.resolve(3)
     with pytest.raises(ValueError, match=r"loss=\[\] is empty"):
         ls.resolve_all([])
-    with pytest.raises(ValueError, match="loss names r2 more than once"):
+    with pytest.raises(ValueError, match="loss names 'r2' more than once"):
         ls.resolve_all(["r2", ls.r2])
 
 

@@ -11,7 +11,7 @@ import pytest
 import reliance as rl
 from reliance import losses as ls
 from reliance._array import namespace
-from reliance.inputs import checked_weights
+from reliance.checked_arrays import checked_weights
 
 N = 12
 RNG = np.random.default_rng(0)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._array import is_array, to_host
+from reliance.words import listed, short, shown
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,16 @@ def column_names(names: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[s
             return tuple(f"x{j}" for j in range(width))
         return tuple("x[" + ",".join(map(str, index)) + "]" for index in np.ndindex(*shape))
     if isinstance(names, str):
-        raise TypeError(f"names={names!r} is one string: pass a sequence of {width} names")
+        raise TypeError(f"names={shown(names)} is one string: pass a sequence of {width} names")
     given = tuple(names)
     if len(given) != width:
         raise ValueError(f"names has {len(given)} entries but X has {width} features a row: give one name for each")
     if not all(isinstance(name, str) for name in given):
         bad = next(name for name in given if not isinstance(name, str))
-        raise TypeError(f"names holds {bad!r}: names must be strings")
+        raise TypeError(f"names holds {shown(bad)}: names must be strings")
     if len(set(given)) < len(given):
         twice = sorted({name for name in given if given.count(name) > 1})
-        raise ValueError(f"names holds {twice[0]!r} twice: names must be distinct")
+        raise ValueError(f"names holds {shown(twice[0])} twice: names must be distinct")
     return given
 
 
@@ -76,23 +77,34 @@ def resolve_features(features: Any, names: Sequence[str] | None, shape: tuple[in
     if features is None:
         return tuple(Feature(name, (j,)) for j, name in enumerate(labels))
     if isinstance(features, str | bytes) or not isinstance(features, Iterable):
-        raise TypeError(f"features={features!r} is not a list: pass [{features!r}]")
+        one = shown(features)
+        remedy = "list(range(start, stop)), or names" if isinstance(features, slice) else f"[{one}]"
+        raise TypeError(f"features={one} is not a list: pass {remedy}")
     if is_array(features) and len(features.shape) > 1:  # type: ignore[attr-defined]
         found = _from_mask(to_host(features), shape)
     elif isinstance(features, Mapping):
         found = [Feature(str(name), _columns(spec, labels, str(name))) for name, spec in features.items()]
     else:
-        entries = to_host(features).tolist() if is_array(features) else list(features)
-        found = [_from_entry(entry, labels) for entry in entries]
+        found = [_from_entry(entry, labels) for entry in _entries(features)]
     if not found:
         raise ValueError("features is empty: name at least one feature, or pass None for all")
     _check_distinct(found)
     return tuple(found)
 
 
+def _entries(given: Any) -> list[Any]:
+    """Names, numbers and groups as Python has them, also from arrays."""
+    if is_array(given):
+        host = to_host(given)
+        if host.dtype.kind == "b":
+            raise TypeError("features is a mask of booleans: pass the positions, np.flatnonzero(mask)")
+        return list(host.tolist())
+    return [to_host(entry).item() if is_array(entry) and len(entry.shape) == 0 else entry for entry in given]
+
+
 def _from_entry(entry: Any, labels: tuple[str, ...]) -> Feature:
     if isinstance(entry, tuple | list | set | frozenset) or is_array(entry):
-        columns = _columns(entry, labels, repr(entry))
+        columns = _columns(entry, labels, shown(entry))
         return Feature("+".join(labels[j] for j in columns), columns)
     column = _column(entry, labels)
     return Feature(labels[column], (column,))
@@ -103,28 +115,28 @@ def _columns(spec: Any, labels: tuple[str, ...], group: str) -> tuple[int, ...]:
     if isinstance(spec, str | int | np.integer):
         return (_column(spec, labels),)
     if not isinstance(spec, Iterable):
-        raise TypeError(f"features: group {group} is {spec!r}: give an index, a name or a sequence of these")
-    entries = to_host(spec).tolist() if is_array(spec) else list(spec)
-    columns = [_column(entry, labels) for entry in entries]
+        raise TypeError(f"features: group {short(group)} is {shown(spec)}: give an index, a name or a list of these")
+    columns = [_column(entry, labels) for entry in _entries(spec)]
     if not columns:
-        raise ValueError(f"features: group {group} is empty: give it at least one column or leave it out")
+        raise ValueError(f"features: group {short(group)} is empty: give it at least one column or leave it out")
     if len(set(columns)) < len(columns):
         twice = next(j for j in columns if columns.count(j) > 1)
-        raise ValueError(f"features: group {group} holds column {labels[twice]!r} twice: name each column once")
+        raise ValueError(
+            f"features: group {short(group)} holds column {shown(labels[twice])} twice: name each column once"
+        )
     return tuple(sorted(columns))
 
 
 def _column(entry: Any, labels: tuple[str, ...]) -> int:
     if isinstance(entry, str):
         if entry not in labels:
-            known = ", ".join(labels[:10]) + (", ..." if len(labels) > 10 else "")
-            raise ValueError(f"features names {entry!r}, which X does not have: the names are {known}")
+            raise ValueError(f"features names {shown(entry)}, which X does not have: the names are {listed(labels)}")
         return labels.index(entry)
     if isinstance(entry, bool | np.bool_) or not isinstance(entry, int | np.integer):
-        raise TypeError(f"features holds {entry!r}: give an index, a name or a tuple of these")
+        raise TypeError(f"features holds {shown(entry)}: give an index, a name or a tuple of these")
     index = int(entry)
     if not -len(labels) <= index < len(labels):
-        raise ValueError(f"features holds index {index}, but X has {len(labels)} features a row")
+        raise ValueError(f"features holds index {shown(index)}, but X has {len(labels)} features a row")
     return index % len(labels)
 
 
@@ -150,9 +162,9 @@ def _check_distinct(found: Sequence[Feature]) -> None:
     owner: dict[int, str] = {}
     for feature in found:
         if feature.columns in seen:
-            raise ValueError(f"features holds {feature.name!r} twice: name each feature once")
+            raise ValueError(f"features holds {shown(feature.name)} twice: name each feature once")
         if feature.name in named:
-            raise ValueError(f"features: two groups are called {feature.name!r}: give them different names")
+            raise ValueError(f"features: two groups are called {shown(feature.name)}: give them different names")
         seen[feature.columns] = feature.name
         named.add(feature.name)
         if len(feature.columns) == 1:
@@ -160,7 +172,7 @@ def _check_distinct(found: Sequence[Feature]) -> None:
         for column in feature.columns:
             if column in owner:
                 raise ValueError(
-                    f"features: groups {owner[column]!r} and {feature.name!r} overlap in column {column}: "
+                    f"features: groups {shown(owner[column])} and {shown(feature.name)} overlap in column {column}: "
                     "make them disjoint or measure them in separate calls"
                 )
             owner[column] = feature.name

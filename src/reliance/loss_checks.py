@@ -24,7 +24,7 @@ def check(loss: Loss | Metric, y: Array, prediction: Array) -> None:
                 "that returns numbers, for instance lambda X: model.predict_proba(X)[:, 1]."
             )
         if loss.target != "any" and not is_numeric(x):
-            raise ValueError(f"{loss.name}: {what} must be numbers, got dtype {x.dtype}; encode labels as 0..C-1.")
+            raise ValueError(f"{loss.name}: {what} must be numbers, got dtype {x.dtype}; {_encoded(loss, what)}.")
     if loss.target == "class":
         _check_classes(loss, labels, prediction)
     if loss.target == "sign" and np.any(np.abs(labels.astype(float)) != 1):
@@ -37,6 +37,15 @@ def check(loss: Loss | Metric, y: Array, prediction: Array) -> None:
     why = "" if loss.undefined is None else loss.undefined(labels, prediction)
     if why:
         raise ValueError(f"{loss.name}: {why}.")
+
+
+def _encoded(loss: Loss | Metric, what: str) -> str:
+    """What to do about text."""
+    if what != "y":
+        return "return numbers from the model"
+    if loss.target == "class":
+        return "encode labels as 0..C-1, as np.unique(y, return_inverse=True)[1] does"
+    return "pass numbers, or for labels loss='zero_one' or 'log_loss'"
 
 
 def _check_classes(loss: Loss | Metric, labels: Host, prediction: Array) -> None:

@@ -14,9 +14,12 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from reliance import loss_formulas as formulas
 from reliance._array import Array, device, map_draws, namespace, sum_dtype
 from reliance.loss_formulas import Host, float_dtype, is_numeric
+from reliance.words import listed, shown
 
 TARGETS = ("any", "real", "class", "sign", "count", "prediction")
 OUTPUTS = ("value", "probability", "score")
@@ -104,10 +107,10 @@ def _check_fields(loss: Loss | Metric, *functions: object) -> None:
     kind = type(loss).__name__
     for function in functions:
         if not callable(function):
-            raise TypeError(f"{kind} needs a function of (y, prediction), got {function!r}.")
+            raise TypeError(f"{kind} needs a function of (y, prediction), got {shown(function)}.")
     for field, given, known in (("target", loss.target, TARGETS), ("output", loss.output, OUTPUTS)):
         if given not in known:
-            raise ValueError(f"{kind}: {field}={given!r} is unknown; use one of {', '.join(known)}.")
+            raise ValueError(f"{kind}: {field}={shown(given)} is unknown; use one of {', '.join(known)}.")
 
 
 def _name(function: Any) -> str:
@@ -180,9 +183,9 @@ def resolve(loss: Any) -> Loss | Metric:
         _check_order(loss)
         return Loss(_name(loss), loss)
     if not isinstance(loss, str):
-        raise TypeError(f"loss must be a name, a function (y, prediction) -> (m,), or a Metric; got {loss!r}.")
+        raise TypeError(f"loss must be a name, a function (y, prediction) -> (m,), or a Metric; got {shown(loss)}.")
     if loss not in _KNOWN:
-        raise ValueError(f"loss={loss!r} is unknown; the known names are {', '.join(_KNOWN)}.")
+        raise ValueError(f"loss={shown(loss)} is unknown; the known names are {', '.join(_KNOWN)}.")
     return _KNOWN[loss]
 
 
@@ -219,12 +222,12 @@ def resolve_all(loss: Any) -> tuple[Loss | Metric, ...]:
     """`resolve` of one loss, or of each in a list or tuple."""
     found = tuple(resolve(one) for one in (loss if isinstance(loss, list | tuple) else (loss,)))
     if not found:
-        raise ValueError(f"loss={loss!r} is empty; give at least one loss.")
+        raise ValueError(f"loss={shown(loss)} is empty; give at least one loss.")
     names = [one.name for one in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         remedy = "results are kept by name, so name each: Loss(name, function) or Metric(value, name=...)"
-        raise ValueError(f"loss names {', '.join(twice)} more than once; {remedy}.")
+        raise ValueError(f"loss names {listed(twice)} more than once; {remedy}.")
     return found
 
 
@@ -279,7 +282,8 @@ def row_losses(loss: Loss, y: Array, prediction: Array) -> Array:
     prediction = conform(loss, y, prediction)
     check_shapes(loss, y, prediction)
     remedy = "one loss per row is needed; wrap a metric of all rows in Metric(value)"
-    return _shaped(loss, loss.rows(y, prediction), (y.shape[0],), remedy)
+    with np.errstate(under="ignore"):  # exp(-1000) is 0
+        return _shaped(loss, loss.rows(y, prediction), (y.shape[0],), remedy)
 
 
 def draw_losses(metric: Metric, y: Array, predictions: Array, weights: Array | None = None) -> Array:
@@ -302,7 +306,8 @@ def draw_losses(metric: Metric, y: Array, predictions: Array, weights: Array | N
             return xp.full((n,), float(value), dtype=sum_dtype(xp, dev), device=dev)
         return xp.broadcast_to(formulas.wide(_shaped(metric, value, (), "value must return one number")), (n,))
 
-    return map_draws(one, predictions)
+    with np.errstate(under="ignore"):
+        return map_draws(one, predictions)
 
 
 def _shaped(loss: Loss | Metric, answer: Any, shape: tuple[int, ...], remedy: str) -> Array:

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from reliance import _array, corrections, inference, plans, results, sampled_plans
 from reliance._array import Array
+from reliance.checked_arrays import check_takes_weights
 from reliance.comparisons import Influence, jackknife_spread
 from reliance.corrections import DERIVATIVE_DRAWS, Effect, Runner
 from reliance.draws import DonorDraws, Residuals, Sampler, ValueDraws
 from reliance.features import Feature
 from reliance.inference import Summary
-from reliance.inputs import Problem, check_takes_weights
+from reliance.inputs import Problem
 from reliance.losses import has_rows
 from reliance.misfit import Check, Misfit
 from reliance.plans import Plan

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance.words import short, shown
+
 _LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
 _COLUMNS = ("Series", "Index", "ExtensionArray", "Array", "ChunkedArray")
 _LARGEST = 2**53  # integers up to here are numbers of float64, too
@@ -88,6 +90,11 @@ class Table:
     _speakers: Mapping[int, NDArray[np.int64]]  # for each code the first row that has its value
     _labels: Sequence[Any]  # the names as the table has them: pandas knows other names than text
 
+    def dtype(self, j: int) -> str:
+        """What the table's own library calls the type of a column."""
+        native = self._frame[:, j].to_native()
+        return str(native.dtype if hasattr(type(native), "dtype") else native.type)
+
     def decode(self, block: NDArray[Any]) -> Any:
         """Rows of the engine, ``(m, P)``, as a table of the user's own kind with the user's own types."""
         import narwhals as nw
@@ -121,6 +128,13 @@ def read(x: Any, name: str) -> Table:
         import narwhals as nw
     except ImportError as error:
         raise ImportError(f"{name} is a table: install reliance[tables], which reads it, or pass an array") from error
+    if type(x).__name__ == "RecordBatch":
+        raise TypeError(f"{name} is a RecordBatch of pyarrow: pass the table, pyarrow.Table.from_batches([{name}])")
+    if hasattr(type(x), "iloc") and x.columns.nlevels > 1:
+        raise ValueError(
+            f"{name} has columns of {x.columns.nlevels} levels (a MultiIndex): give each one name, for instance "
+            f"{name}.set_axis(['_'.join(map(str, c)) for c in {name}.columns], axis=1)"
+        )
     try:
         frame = nw.from_native(x, eager_only=True)
     except TypeError as error:  # a lazy table of polars, say
@@ -128,10 +142,11 @@ def read(x: Any, name: str) -> Table:
             f"{name} is a {type(x).__name__}, which is no table in memory: pass {name}.collect(), or an array"
         ) from error
     except ValueError as error:
-        raise ValueError(f"{name}: {error}; rename the columns") from error
+        raise ValueError(f"{name}: {short(str(error), 200)}; rename the columns") from error
     labels, names = frame.columns, tuple(map(str, frame.columns))
     if len(set(names)) < len(names):
-        raise ValueError(f"{name} has two columns named {next(n for n in names if names.count(n) > 1)!r}: rename one")
+        twice = next(n for n in names if names.count(n) > 1)
+        raise ValueError(f"{name} has two columns named {shown(twice)}: rename one")
     frame = frame.rename({label: new for label, new in zip(labels, names, strict=True) if label is not new})
     columns, speakers = [], {}
     for j, column in enumerate(names):
@@ -192,7 +207,9 @@ def codes_of(values: Sequence[Any], name: str) -> tuple[NDArray[np.float64], NDA
         try:
             code = known.setdefault(key, len(known))
         except TypeError as error:
-            raise TypeError(f"{name} holds {value!r}, which cannot be compared: pass numbers, text or dates") from error
+            raise TypeError(
+                f"{short(name)} holds {shown(value)}, which cannot be compared: pass numbers, text or dates"
+            ) from error
         if code == len(first):
             first.append(row)
         codes[row] = code
@@ -206,10 +223,12 @@ def as_column(x: Any, name: str) -> NDArray[Any]:
     """Labels or weights that come as a column, or as a table of them, (n,) or (n, columns): as NumPy."""
     import narwhals as nw
 
+    if type(x).__name__ == "RecordBatch":
+        raise TypeError(f"{name} is a RecordBatch of pyarrow: pass one of its columns")
     if is_table(x):
         frame = nw.from_native(x, eager_only=True)
         # By position: names need not be text.
-        named = [f"{name}[{column!r}]" for column in frame.columns]
+        named = [f"{name}[{shown(column)}]" for column in frame.columns]
         parts = [as_column(nw.to_native(frame[:, j]), label) for j, label in enumerate(named)]
         return parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
     try:
@@ -217,7 +236,7 @@ def as_column(x: Any, name: str) -> NDArray[Any]:
         missing, values = int(series.null_count()), series.to_numpy()
     except TypeError:  # pandas.Index, pandas.Categorical and arrow arrays are columns, too, but not series
         values = np.asarray(x)
-        missing = 0
+        missing = int(np.sum(x.isna())) if hasattr(type(x), "isna") else 0
     if missing:
         raise ValueError(f"{name} holds {missing} missing values: drop those rows")
     text = values.dtype.kind == "O" and all(isinstance(value, str) for value in values)
@@ -249,9 +268,16 @@ def numeric_columns(x: Any, name: str) -> dict[str, NDArray[Any]]:
 
 
 def check_numbers(table: Table, columns: Sequence[int] | range, name: str) -> None:
-    bad = [table.names[j] for j in columns if j in table.coded]
-    if bad:
+    bad = [j for j in columns if j in table.coded]
+    if not bad:
+        return
+    column, dtype = shown(table.names[bad[0]]), table.dtype(bad[0])
+    if dtype.startswith("Sparse"):
         raise TypeError(
-            f"{name}: column {bad[0]!r} holds text, categories, dates or missing entries, where numbers are needed: "
-            "encode it first, or leave it out"
+            f"{name}: column {column} is sparse, where plain numbers are needed: pass X[{column}].sparse.to_dense() in "
+            "its place"
         )
+    raise TypeError(
+        f"{name}: column {column} holds text, categories, dates or missing entries ({short(dtype)}), where numbers are "
+        "needed: encode it first, or leave it out"
+    )

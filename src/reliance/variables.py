@@ -10,7 +10,8 @@ import numpy as np
 
 from reliance import _array, rng, tables
 from reliance._array import Array
-from reliance.inputs import Problem, as_array
+from reliance.checked_arrays import as_array
+from reliance.inputs import Problem
 
 REST = "rest"
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from reliance import blocks, tables
 from reliance._array import Array, describe, device, namespace
+from reliance.checked_arrays import as_array
 from reliance.executors import Caller
 from reliance.features import Feature
-from reliance.inputs import Block, Problem, Progress, as_array, check_choice, prepare
+from reliance.inputs import Block, Problem, Progress, check_choice, prepare
 from reliance.losses import has_rows
 from reliance.refit import contrasts, running, splits
 from reliance.refit.results import AlgorithmReliance, chosen_target

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from reliance import blocks, tables, variables
 from reliance._array import Array
+from reliance.checked_arrays import as_array
 from reliance.conditional import conditional_model_reliance, relative_importance
 from reliance.importance import ablation_importance, model_reliance, permutation_importance
-from reliance.inputs import Progress, as_array, prepare
+from reliance.inputs import Progress, prepare
 from reliance.models import name_of
 from reliance.refit import running, splits
 from reliance.refit.results import AlgorithmReliance, check_target

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from reliance import _array, blocks
 from reliance import rng as _rng
 from reliance._array import Array
+from reliance.checked_arrays import as_array
 from reliance.importance import permutation_importance
-from reliance.inputs import Progress, as_array, check_choice, check_draws, prepare
+from reliance.inputs import Progress, check_choice, check_draws, prepare
 from reliance.models import name_of
 from reliance.refit import running, splits
 from reliance.refit.null_results import NullImportance

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from reliance import _array, blocks, results
 from reliance._array import Array
 from reliance.blocks import Run
+from reliance.checked_arrays import as_array
 from reliance.executors import Base, Caller
 from reliance.features import Feature
 from reliance.inference import Summary
-from reliance.inputs import Block, Problem, Progress, as_array, check_draws, prepare
+from reliance.inputs import Block, Problem, Progress, check_draws, prepare
 from reliance.losses import Metric, resolve_all
 from reliance.models import Model, name_of
 from reliance.plans import Users

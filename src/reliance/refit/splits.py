@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from reliance import _array, rng, tables
 from reliance._array import Array
-from reliance.inputs import as_array
+from reliance.checked_arrays import as_array
 from reliance.losses import Loss, Metric
 from reliance.models import name_of
 from reliance.rng import Indices
