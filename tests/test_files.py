@@ -258,6 +258,63 @@ def test_tables_from_many_threads_leave_the_filters_of_warnings_alone(monkeypatc
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# A feature that is not identified
+
+
+def with_unknown(**given):
+    """Three features of which the second has no value, or no error."""
+    whole, moved = make(values=(0.5, 0.0, 1.5), k=given.pop("k", 25)), {}
+    for name in given.pop("unknown"):
+        moved[name] = np.array(getattr(whole, name))
+        moved[name][1] = NAN
+    return dataclasses.replace(whole, **moved, **given)
+
+
+ERRORS = ("std_error", "skewness", "monte_carlo_share", "fixed_data_error", "random_variable_error", "row_error")
+UNKNOWN = [("values", "draws", "row_values", "replaced_risk", *ERRORS), ("std_error", "skewness")]
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN, ids=["value", "error"])
+def test_tests_leave_out_what_is_not_known(unknown):
+    found, others = with_unknown(unknown=unknown), make(values=(0.5, 0.0, 1.5), k=25)._taken(np.array([0, 2]))
+    for method in ("t", "paired", "rank", "sign-flip"):
+        for adjust in ("holm", "bh", "none"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                one, other = found.test(method=method, adjust=adjust), others.test(method=method, adjust=adjust)
+            for name in ("statistic", "p_value", "p_adjusted"):
+                assert np.isnan(getattr(one, name)[1]), (method, name)
+                np.testing.assert_array_equal(getattr(one, name)[[0, 2]], getattr(other, name))
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN, ids=["value", "error"])
+@pytest.mark.parametrize("compare", ["difference", "ratio"])
+def test_tables_and_figures_cope_with_what_is_not_known(unknown, compare):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    found = with_unknown(unknown=unknown, compare=compare)
+    comparison = rl.SplitComparison(
+        found, found, found.names, found.values - 1.0, found.std_error, np.array([5.0, 5.0, 5.0])
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for result in (found, comparison):
+            line = repr(result).splitlines()[3].split()
+            assert line[0] == "x1"
+            assert line[-2:] == ["-", "-"]
+            assert "-" not in repr(result).splitlines()[4].split()
+            assert result.to_frame().isna().loc["x1"].any()
+            assert not result.to_frame().isna().loc[["x0", "x2"]].any().any()
+            result.plot("bar").figure.canvas.draw()
+            result.plot("box").figure.canvas.draw()
+            result.plot("violin").figure.canvas.draw()
+            plt.close("all")
+    assert found.ranked().names == ("x2", "x0", "x1")
+    assert np.isnan(comparison.test_difference().p_value).tolist() == [False, True, False]
+    assert np.isnan(found.interval()).any(axis=1).tolist() == [False, True, False]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # Files
 
 

@@ -190,6 +190,12 @@ class Importance(Record):
         if method == "paired":
             self._check("method='paired'", self.row_error)
         adjusted = inference.adjust(np.ones(len(self.names)), adjust)  # a wrong name is an error before the work
+        known = self._known()
+        if known.any() and not known.all():
+            some = self._taken(np.flatnonzero(known)).test(alternative, method, adjust)
+            found = np.full((3, len(known)), math.nan)
+            found[:, known] = some.statistic, some.p_value, some.p_adjusted
+            return TestResult(self.names, found[0], found[1], found[2], method, alternative, adjust)
         statistic, p_value = inference.test(
             method,
             alternative,
@@ -208,6 +214,11 @@ class Importance(Record):
         )
         adjusted = inference.adjust(p_value, adjust)
         return TestResult(self.names, statistic, p_value, adjusted, method, alternative, adjust)
+
+    def _known(self) -> NDArray[np.bool_]:
+        """The features that can be tested: those that are not identified have no value, or alone no error."""
+        no_error = np.isnan(self.std_error)
+        return ~(np.isnan(self.values) | (no_error & (not no_error.all())))
 
     def _skewed(self) -> list[str]:
         """The features whose population interval may cover less than its level."""
@@ -261,7 +272,10 @@ class Importance(Record):
 
     def ranked(self) -> Importance:
         """The same result, most important feature first."""
-        order = np.argsort(-self.values, kind="stable")
+        return self._taken(np.argsort(-self.values, kind="stable"))
+
+    def _taken(self, order: NDArray[np.intp]) -> Importance:
+        """Some features, in an order."""
         moved: dict[str, Any] = {
             name: None if getattr(self, name) is None else getattr(self, name)[order] for name in _BY_FEATURE
         }

@@ -97,10 +97,9 @@ class SplitComparison(Record):
 
     def _table(self) -> export.Table:
         risks = f"base risk {self.train.base_risk:.4g} and {self.test.base_risk:.4g}"
-        title = (
-            f"compare_splits: {self.train.compare} of {self.train.loss}, n = {self.train.n} and {self.test.n}, {risks}"
-        )
-        bounds = np.full((len(self.names), 2), np.nan) if np.isnan(self.std_error).any() else self.interval()
+        what = f"compare_splits: {self.train.compare} of {export.short(self.train.loss)}"
+        title = f"{what}, n = {self.train.n} and {self.test.n}, {risks}"
+        bounds = inference.known_interval(self, 0.95)
         columns = {"train": self.train.values, "test": self.test.values, "difference": self.values}
         columns |= {"lower 95%": bounds[:, 0], "upper 95%": bounds[:, 1]}
         return export.by_feature(title, self.names, columns, self.values)

@@ -179,8 +179,10 @@ def ranges(result: ClassReliance, ax: Any = None, most: int = 30) -> Any:
     entries = ["achieved by a good model"] + ["certified for all of them"] * (not np.isnan(certified).all())
     ax = style.feature_axes(ax, [result.names[k] for k in order], beside=entries)
     ax.use_sticky_edges = False  # a range does not begin at the edge of the axes
+    with np.errstate(invalid="ignore"):  # ends may be infinite
+        width = high - low
     # A range that is one point has no width, but its edge is there.
-    handles = [ax.barh(places, high - low, left=low, height=0.6, color=BLUE, edgecolor=BLUE, linewidth=1.5)]
+    handles = [ax.barh(places, width, left=low, height=0.6, color=BLUE, edgecolor=BLUE, linewidth=1.5)]
     # Where one end alone is certified, the whisker begins at the other end that was achieved.
     one_sided = np.isnan(certified).sum(axis=1) == 1
     achieved = np.stack([low, high], axis=1)
