@@ -59,6 +59,7 @@ ORDER = (
     "variance",
     "inference",
     "summaries",
+    "identified",
     "corrections",
     "export",
     "misfit",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from reliance import blocks, curves, inference, plans, results, summaries
+from reliance import blocks, curves, identified, inference, plans, results, summaries
 from reliance.blocks import Run
 from reliance.curves import Curve
 from reliance.executors import Base, Caller
@@ -38,9 +38,12 @@ def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
 
 
 def measure(
-    problem: Problem, plan: Plan, compare: str, method: str, route: str = "plain"
+    problem: Problem, plan: Plan, compare: str, method: str, route: str = "plain", quiet: bool = False
 ) -> Importance | dict[str, Importance]:
-    """The common composition: base pass, one evaluation of the plan, one result for each loss."""
+    """The common composition: base pass, one evaluation of the plan, one result for each loss.
+
+    ``quiet``: nothing is said about intervals and tests, which nobody may ask for.
+    """
     check_choice(compare, COMPARE, "compare")
     if curves.wants_curves(problem) and plan.kind != "pairs":
         raise ValueError(f"keep={min(problem.keep & set(CURVES))!r}: {NEED_PAIRS}")
@@ -53,7 +56,7 @@ def measure(
         jobs = routes.jobs(wide, full, plan, route)
         run, jobs = routes.run(wide, jobs, full, call, route)
     drawn = curves.curves_of(problem, full, plan, jobs, run.moments) if curves.wants_curves(problem) else None
-    return collect(problem, base, plan, compare, method, jobs, run, drawn)
+    return collect(problem, base, plan, compare, method, jobs, run, drawn, quiet=quiet)
 
 
 def collect(
@@ -66,16 +69,21 @@ def collect(
     run: Run,
     drawn: dict[str, Curve] | None = None,
     stopped: str = "",
+    quiet: bool = False,
 ) -> Importance | dict[str, Importance]:
     """One result for each loss, from the moments of a run."""
     job_of = {feature.name: job for job in jobs for feature in job.features}
     risks = base_risks(problem, base, compare)
+    unknown = identified.constant_unless_unused(problem)
+    if not quiet:
+        identified.warn(unknown, problem.features, stacklevel=4)
     found = {}
     for index, (function, risk) in enumerate(zip(problem.losses, risks, strict=True)):
         moments = {name: of_losses[index] for name, of_losses in run.moments.items()}
+        own = _summaries(problem, base.host_losses[index], plan, compare, has_rows(function), jobs, moments)
         found[function.name] = results.from_summaries(
             [feature.name for feature in problem.features],
-            _summaries(problem, base.host_losses[index], plan, compare, has_rows(function), jobs, moments),
+            identified.without_errors(unknown, problem.features, own),
             base_risk=risk,
             compare=compare,
             method=method,

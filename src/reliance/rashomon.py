@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, class_results, several_inputs, tables
+from reliance import _array, blocks, class_results, identified, several_inputs, tables
 from reliance._array import Array
 from reliance.class_results import ClassReliance
 from reliance.classes.protocol import ClassData, Member, ModelClass, Range
@@ -241,6 +241,7 @@ def _ask(
     # The rows are checked as for a model; which one does not matter here.
     problem = prepare(_no_model, X, y, features, "squared_error", None, rng, memory, None, progress, names)
     data = _class_data(problem, model_class, X, features)
+    identified.warn(identified.constant_unless_unused(problem), problem.features, stacklevel=4)
     risk = _reference_risk(model_class, data, reference)
     if relative and risk < 0.0:
         raise ValueError(

@@ -212,6 +212,10 @@ class Importance(Record):
             key=self.key,
             family=1 if adjust == "none" else len(self.names),
         )
+        # A feature that is constant in X has no error, while others have: it is not tested.
+        unknown = np.isnan(self.std_error) & (self.values == inference.null_value(self.compare))
+        if not np.isnan(self.std_error).all():
+            p_value = np.where(unknown, math.nan, p_value)
         adjusted = inference.adjust(p_value, adjust)
         return TestResult(self.names, statistic, p_value, adjusted, method, alternative, adjust)
 
@@ -244,6 +248,11 @@ class Importance(Record):
             return
         if self.n < (4 if self.plan_kind == "halves" else 3):
             raise ValueError(f"{what} needs more rows than n={self.n}: give at least 4")
+        if np.all(self.values == inference.null_value(self.compare)):
+            raise ValueError(
+                f"{what} is not known: {export.listed(self.names)[:100]} are constant in X, or loss={self.loss!r} has no "
+                "losses of single rows; measure on rows in which they vary"
+            )
         raise ValueError(
             f"{what} needs losses of single rows, which loss={self.loss!r} does not have: use "
             "interval(formulation='fixed-data'), or give the metric its influence function, rl.Metric(value, influence)"

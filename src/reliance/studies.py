@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, corrections, inference, plans, results, sampled_plans
+from reliance import _array, corrections, identified, inference, plans, results, sampled_plans
 from reliance._array import Array
 from reliance.checked_arrays import check_takes_weights
 from reliance.comparisons import Influence, jackknife_spread
@@ -305,11 +305,14 @@ def result_of(
     function = problem.losses[loss]
     keep_rows = "rows" in problem.keep
     pairs = [_summary(study, case, loss, keep_rows) for case in cases]
+    unknown = identified.constant_unless_unused(problem)
+    unknown -= {feature.name for feature, case in zip(features, cases, strict=True) if case.route == "given"}
+    identified.warn(unknown, features)
     drawn = [case.plan.kind for case in cases if case.route not in ("given", "marginal")] or [study.plan.kind]
     kind = "jackknife" if any(case.replicates is not None for case in cases) else drawn[0]
     result = results.from_summaries(
         [feature.name for feature in features],
-        [summary for summary, _ in pairs],
+        identified.without_errors(unknown, features, [summary for summary, _ in pairs]),
         base_risk=inference.risk(base.host_losses[loss], problem.host_weights),
         compare=study.compare,
         method=method,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import blocks, export, inference, plans, variance
+from reliance import blocks, export, identified, inference, plans, variance
 from reliance._array import Array
 from reliance.companions.shown import frame
 from reliance.executors import Caller
@@ -209,6 +209,12 @@ def interaction_importance(
     found = [
         _interaction(problem, plan, [moments[f.name] for f in (both, *pair)], known)
         for both, pair in zip(joint, chosen, strict=True)
+    ]
+    unknown = identified.constant_unless_unused(dataclasses.replace(problem, features=singles))
+    identified.warn(unknown, singles)
+    found = [
+        one._replace(std_error=np.nan, skewness=np.nan) if {feature.name for feature in pair} & unknown else one
+        for one, pair in zip(found, chosen, strict=True)
     ]
     values, together, first, second, errors, skewness = (np.asarray(column) for column in zip(*found, strict=True))
     return Interactions(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, outputs
+from reliance import _array, blocks, identified, outputs
 from reliance._array import Array
 from reliance.executors import Base, Caller
 from reliance.features import Feature
@@ -275,11 +275,14 @@ def _result(
     evaluations: list[int],
     contributes: bool,
 ) -> LocalImportance:
+    unknown = identified.constant_unless_unused(problem)
+    identified.warn(unknown, problem.features, stacklevel=4)
+    lost = np.asarray([feature.name in unknown for feature in problem.features])
     return LocalImportance(
         names=tuple(feature.name for feature in problem.features),
         rows=np.arange(problem.n) if chosen is None else chosen,
         values=values,
-        std_error=errors,
+        std_error=np.where(lost, np.nan, errors),
         base=base.host_losses[0],
         quantity="prediction" if contributes else problem.losses[0].name,
         n=problem.n,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, inference, losses, outputs, results
+from reliance import _array, blocks, identified, inference, losses, outputs, results
 from reliance._array import Array
 from reliance.blocks import Reporter
 from reliance.corrections import Runner
@@ -259,9 +259,11 @@ def _result(
 ) -> Importance:
     job_of = {feature.name: job for job in jobs for feature in job.features}
     names = [feature.name for feature in problem.features]
+    unknown = identified.constant_unless_unused(problem)
+    identified.warn(unknown, problem.features, stacklevel=4)
     return results.from_summaries(
         names,
-        summaries,
+        identified.without_errors(unknown, problem.features, summaries),
         base_risk=variance,
         compare="share",
         method=method,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, results
+from reliance import _array, blocks, identified, results
 from reliance._array import Array
 from reliance.blocks import Run
 from reliance.checked_arrays import as_array
@@ -240,11 +240,12 @@ def _measure(
                 found[index] += own.summaries(float(np.mean(counts)), draws)
                 trees[index].append(own.theta)
                 risks[index] = float(own.risk)
-    made_results = {}
+    made_results, unknown = {}, identified.constant_unless_unused(problem)
+    identified.warn(unknown, problem.features, stacklevel=4)
     for index, function in enumerate(problem.losses):
         result = results.from_summaries(
             names,
-            found[index],
+            identified.without_errors(unknown, problem.features, found[index]),
             base_risk=risks[index],
             compare="difference",
             method="out_of_bag_importance",

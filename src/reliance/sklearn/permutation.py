@@ -145,7 +145,7 @@ def _measured(
             None if form == "raw" or weights is None else np.asarray(weights, dtype=np.float64),
             names=part.names,
         )
-        results = measure(problem, plan, "difference", "permutation_importance")
+        results = measure(problem, plan, "difference", "permutation_importance", quiet=True)
         assert isinstance(results, dict)
         found |= results
     return found
