@@ -7,7 +7,6 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.inspection import permutation_importance as _  # noqa: F401  (scikit-learn is here)
 from sklearn.linear_model import LinearRegression
 
 import reliance as rl
@@ -22,7 +21,7 @@ CALLS = {
     "auto": lambda f: rl.permutation_importance(f, X, Y, draws="auto", budget=10**4, rng=0),
     "pairs": lambda f: rl.model_reliance(f, X, Y),
     "halves": lambda f: rl.model_reliance(f, X, Y, pairs="halves"),
-    "conditional": lambda f: rl.conditional_model_reliance(f, X, Y),
+    "conditional": lambda f: rl.conditional_model_reliance(f, X, Y, regressor="kernel_ridge"),
     "relative": lambda f: rl.relative_importance(f, X, Y, given=[0], rng=0, draws=5, features=[1, 2]),
     "sobol": lambda f: rl.sobol_total(f, X),
 }
@@ -53,8 +52,7 @@ def test_constant_columns_have_no_interval_and_no_test(call):
     repr(result), result.to_frame(), result.to_dict()
 
 
-@pytest.mark.parametrize("call", ["permutation", "pairs"])
-def test_row_tests_say_nothing_about_constant_columns(call):
+def test_row_tests_say_nothing_about_constant_columns():
     with pytest.warns(UserWarning, match="constant in X"):
         result = rl.permutation_importance(uses, X, Y, draws=1, rng=0, keep="rows")
     with warnings.catch_warnings():
@@ -71,8 +69,8 @@ def test_groups_are_constant_only_as_a_whole():
         assert np.isfinite(result._interval(0.95)).all()
     with pytest.warns(UserWarning, match="constant in X"):
         alone = rl.model_reliance(uses, X, Y, features=[1])
-    with pytest.raises(ValueError, match="'x1' are constant in X"):
-        alone.interval()
+    assert np.isnan(alone.interval()).all()
+    assert np.isnan(alone.test().p_value).all()
 
 
 @pytest.mark.parametrize("kind", ["linear", "forest"])
@@ -95,7 +93,7 @@ def test_a_coefficient_of_a_constant_column_is_not_unused(call):
 
 def test_other_methods_say_it(backend):
     with pytest.warns(UserWarning, match="constant in X: 'x1'"):
-        found = rl.interaction_importance(uses, backend.asarray(X), backend.asarray(Y), rng=0)
+        found = rl.interaction_importance(uses, backend.asarray(X), backend.asarray(Y), draws=5, rng=0)
     assert np.isnan(found.std_error).tolist() == [True, False, True]
 
 
@@ -107,9 +105,7 @@ def test_local_and_listed_and_many_names():
     wide = np.ones((9, 300))
     wide[:, 0] = np.arange(9)
     with pytest.warns(UserWarning, match="constant in X") as said:
-        rl.permutation_importance(
-            lambda x: x[:, 0], wide, wide[:, 0] + 1.0, names=["n" * 90 + str(k) for k in range(300)]
-        )
+        rl.model_reliance(lambda x: x[:, 0], wide, wide[:, 0] + 1.0, names=["n" * 90 + str(k) for k in range(300)])
     assert max(len(str(one.message)) for one in said) <= 300
 
 
@@ -117,9 +113,8 @@ def test_missing_values_alone_are_constant_and_late_changes_are_not():
     late = np.zeros((200, 2))
     late[:, 0] = np.nan
     late[-1, 1] = 1.0
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(UserWarning, match=r"constant in X: 'x0'\. Imp"):
         rl.permutation_importance(lambda x: np.nan_to_num(x).sum(axis=1), late, np.arange(200.0), rng=0)
-    assert any("constant in X: 'x0'." in str(one.message) for one in said)
 
 
 def test_the_drop_in_function_says_nothing():

@@ -249,10 +249,7 @@ class Importance(Record):
         if self.n < (4 if self.plan_kind == "halves" else 3):
             raise ValueError(f"{what} needs more rows than n={self.n}: give at least 4")
         if np.all(self.values == inference.null_value(self.compare)):
-            raise ValueError(
-                f"{what} is not known: {export.listed(self.names)[:100]} are constant in X, or loss={self.loss!r} has no "
-                "losses of single rows; measure on rows in which they vary"
-            )
+            return  # features that are constant in X: not known, as was said
         raise ValueError(
             f"{what} needs losses of single rows, which loss={self.loss!r} does not have: use "
             "interval(formulation='fixed-data'), or give the metric its influence function, rl.Metric(value, influence)"
