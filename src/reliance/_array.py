@@ -175,6 +175,17 @@ def itemsize(x: Array) -> int:
     return max(int(digits) // 8, 1) if digits else 1
 
 
+def equal(a: Array, b: Array) -> Array:
+    """0-d bool on the device: the arrays, of shapes that fit, are the same; NaN is NaN."""
+    xp = namespace(a)
+    same = a == b
+    if isinstance(a, np.ndarray) and same.all():
+        return np.True_
+    if is_floating(xp, a.dtype):
+        same = xp.logical_or(same, xp.logical_and(a != a, b != b))
+    return xp.all(same)
+
+
 def from_host(values: np.ndarray[Any, Any], xp: Namespace, dev: Device, dtype: DType | None = None) -> Array:
     """Upload a NumPy array, explicitly, to a device of a namespace."""
     if compat.is_numpy_namespace(xp):
@@ -227,6 +238,11 @@ def _check_concrete(x: Array) -> None:
         )
 
 
+def quiet() -> contextlib.AbstractContextManager[Any]:
+    """NumPy's errors are not raised inside, whatever the user asked for: what is not finite is looked for instead."""
+    return np.errstate(all="ignore")
+
+
 @contextlib.contextmanager
 def inference_only(xp: Namespace) -> Iterator[None]:
     """No gradient is recorded inside: also plain callables on torch tensors run under ``no_grad``."""
@@ -250,9 +266,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def map_parts(function: Callable[[Array], Array], x: Array, size: int) -> Array:
-    """``function`` on parts of at most ``size`` rows, the answers one below the other."""
+    """``function`` on parts of at most ``size`` rows, of nearly equal length, the answers one below the other.
+
+    Equal, because a matrix kernel for one or two rows that are left over rounds differently.
+    """
     xp = namespace(x)
     rows = x.shape[0]
+    size = -(-rows // -(-rows // size))
     if compat.is_jax_namespace(xp):
         import jax
 
@@ -262,7 +282,9 @@ def map_parts(function: Callable[[Array], Array], x: Array, size: int) -> Array:
             answers = jax.lax.map(function, parts)
             answers = xp.reshape(answers, (whole * size, *answers.shape[2:]))
             return answers if whole * size == rows else xp.concat([answers, function(x[whole * size :, ...])])
-    return xp.concat([function(x[start : min(start + size, rows), ...]) for start in range(0, rows, size)])
+    # A function may return a view of memory that it uses again in the next call: copies.
+    parts = (function(x[start : min(start + size, rows), ...]) for start in range(0, rows, size))
+    return xp.concat([xp.asarray(part, copy=True) for part in parts])
 
 
 def map_draws(function: Callable[[Array], Array], predictions: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from reliance import _array, loss_checks
+from reliance import _array, loss_checks, rounding
 from reliance import losses as _losses
 from reliance import plans as _plans
 from reliance._array import Array
@@ -20,21 +19,13 @@ from reliance.features import Feature
 from reliance.inputs import Problem
 from reliance.kernels import Part, Predict
 from reliance.losses import Loss, Metric
-from reliance.models import check_device, name_of, never_writes, unchecked
+from reliance.models import changes_input, check_device, name_of, never_writes, unchecked
 from reliance.outputs import is_whole
 from reliance.plans import Plan, Tile
 from reliance.reductions import Accumulator, Moments
+from reliance.rounding import Slack
+from reliance.shapes import batches, block_rows, even, fixed_bytes, tile_shape
 
-# Rows of a block. On a CPU a block, whose losses are summed at once, may be several calls of the model, so that the
-# model's activations stay in the cache; an accelerator wants work.
-_CPU_ROWS = 16384
-_CPU_BLOCK_BYTES = 2**25
-_ACCELERATOR_ROWS = 2**17
-# Temporaries of a block's losses: losses, changes, weighted changes, squares, repeated targets, donor indices.
-_CELL_BYTES = 6 * 8
-# A model computes the same row a little differently in another batch. A prediction that moves by less than so many
-# units in its last place, or in that of a typical prediction, has not moved: a feature that moves none is not used.
-ROUNDING = 16
 # Sums that wait on the device before they are fetched.
 _MOST_PENDING = 4096
 
@@ -56,10 +47,6 @@ def session(problem: Problem) -> Iterator[None]:
         yield
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Shape
-
-
 def call_rows(problem: Problem) -> int | None:
     """With how many rows the model is called at most; None: with whole blocks, as the user's ``block`` asks for."""
     if problem.block is not None or _array.is_accelerator(problem.xp, problem.device):
@@ -67,91 +54,31 @@ def call_rows(problem: Problem) -> int | None:
     return problem.model.block_rows or _array.cpu_call_rows(problem.xp)
 
 
-def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:
-    """How many rows a block has: a function of sizes, backend and device, never of a clock."""
-    if isinstance(problem.block, int):
-        return problem.block
-    row_bytes = problem.store.row_bytes
-    per_row = row_bytes + 2 * output_bytes + _CELL_BYTES * len(problem.losses)
-    affordable = (problem.memory - fixed) // per_row
-    if affordable < 1:
-        raise ValueError(
-            f"memory={problem.memory} bytes is too small for one row: at least {fixed + per_row} are needed for "
-            f"{problem.n} rows of {row_bytes} bytes; pass a larger memory="
-        )
-    if _array.is_accelerator(problem.xp, problem.device):
-        rows = _ACCELERATOR_ROWS
-    else:
-        rows = min(_CPU_ROWS, max(_CPU_BLOCK_BYTES // row_bytes, 64))
-    return min(rows, affordable)
-
-
-def tile_shape(problem: Problem, plan: Plan, rows: int) -> tuple[int, int]:
-    """Rows and columns of a block of at most that many rows, as even as can be."""
-    if isinstance(problem.block, tuple):
-        b, d = problem.block
-        return min(b, plan.n), min(d, plan.columns)
-    if plan.rectangular:
-        # Square, unless there are fewer columns (or rows) than that.
-        d = min(plan.columns, max(math.isqrt(rows), 1))
-        b = min(plan.n, max(rows // d, 1))
-        return _even(plan.n, b), _even(plan.columns, max(rows // b, 1))
-    if plan.n > rows:
-        return _even(plan.n, rows), 1
-    longest = max(stop - start for start, stop in _plans.stretches(plan))
-    return plan.n, _even(longest, max(rows // plan.n, 1))
-
-
-def _even(total: int, size: int) -> int:
-    """The size, at most ``size``, that cuts ``total`` into equally many pieces of nearly equal length."""
-    return math.ceil(total / math.ceil(total / min(size, total)))
-
-
-def _fixed_bytes(problem: Problem, plan: Plan, features: int, output_bytes: int) -> int:
-    """Bytes held throughout a pass over some features: accumulators, base losses, what waits in a whole-rows tile."""
-    losses = len(problem.losses)
-    held = features * losses * Accumulator.nbytes(plan) + plan.n * (output_bytes + 24 * losses)
-    held += problem.store.held_bytes
-    if not plan.rectangular:
-        metrics = sum(isinstance(function, Metric) for function in problem.losses)
-        kept = 8 * (losses - metrics) + output_bytes * metrics
-        # ... and the plan's ordering, the donors and their users, and one tile's losses on the way to its sums.
-        held += plan.n * (features * kept + 8 * (3 + 2 + 2 * losses))
-    return held
-
-
-def batches(
-    problem: Problem, plan: Plan, features: tuple[Feature, ...], output_bytes: int
-) -> Iterator[tuple[Feature, ...]]:
-    """As many features at a time as half of the memory holds the sums of: they share filled blocks."""
-    one = _fixed_bytes(problem, plan, 1, output_bytes)
-    each = _fixed_bytes(problem, plan, 2, output_bytes) - one
-    size = max(1, 1 + (problem.memory // 2 - one) // each)
-    for start in range(0, len(features), size):
-        yield features[start : start + size]
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # The base pass
 
 
-def base_pass(problem: Problem, call: Caller) -> Base:
-    """The model on the rows as they are: base losses, and every check that needs a prediction."""
+def base_pass(problem: Problem, call: Caller, probed: bool = True) -> Base:
+    """The model on the rows as they are: base losses, and every check that needs a prediction.
+
+    ``probed``: some rows are predicted a second time, in another batch, to see what rounding does to them.
+    """
+    xp = problem.xp
     predictions, untouched = _base_predictions(problem, call)
     targets = tuple(predictions if t is None else t for t in problem.targets)
-    slack = _rounding_slack(predictions)
-    finite = problem.xp.all(problem.xp.isfinite(slack))
-    same, finite = (bool(flag) for flag in _array.fetch([untouched, finite]))
+    slack, apart, random = _probe(problem, call, predictions) if probed else rounding.measured(predictions)
+    with _array.quiet():
+        flags = [xp.astype(a, xp.float32) for a in (untouched, xp.all(xp.isfinite(slack)), random, apart)]
+    same, finite, noisy, distance = _array.to_host(xp.stack(flags)).tolist()
+    name = name_of(problem.model.source)
     if not same:
-        raise ValueError(
-            f"model {name_of(problem.model.source)} changes its input: work on a copy inside the model, "
-            "because the rows it is given are used again"
-        )
+        raise changes_input(problem.model)
     if not finite:
         raise ValueError(
-            f"model {name_of(problem.model.source)} returned NaN or infinite predictions for the rows of X: "
-            "a loss cannot be computed from them"
+            f"model {name} returned NaN or infinite predictions for the rows of X: a loss cannot be computed from them"
         )
+    if noisy:
+        rounding.warn_random(name, distance)
     losses = []
     for function, target in zip(problem.losses, targets, strict=True):
         loss_checks.check(function, target, predictions)
@@ -170,27 +97,31 @@ def base_pass(problem: Problem, call: Caller) -> Base:
     return Base(predictions, slack, targets, tuple(losses), host, problem.weights, width)
 
 
-def _rounding_slack(predictions: Array) -> Array:
-    """``(n, 1, ...)``: what rounding may do to each row's prediction; NaN or inf if one is not finite."""
-    xp = _array.namespace(predictions)
-    shape = (predictions.shape[0], *(1 for _ in predictions.shape[1:]))
-    if not _array.is_floating(xp, predictions.dtype):
-        return xp.zeros(shape, dtype=xp.float32, device=_array.device(predictions))
-    sizes = xp.abs(predictions)
-    if predictions.ndim > 1:
-        sizes = xp.max(xp.reshape(sizes, (predictions.shape[0], -1)), axis=1)
-    middle = sizes.shape[0] // 2
-    ordered = np.partition(sizes, middle) if isinstance(sizes, np.ndarray) else xp.sort(sizes)
-    typical = ordered[middle]  # the median: one huge prediction must not speak for all
-    scale = ROUNDING * _array.epsilon(predictions)
-    # Sorting puts NaN last, where the median does not see it: the sizes carry it on.
-    return xp.reshape(scale * xp.where(sizes < typical, typical, sizes), shape)
+def _probe(problem: Problem, call: Caller, predictions: Array) -> Slack:
+    """What another batch does to predictions."""
+    xp, store = problem.xp, problem.store
+    most = block_rows(problem, 8)
+    if isinstance(problem.block, tuple):
+        most = min(most, problem.block[0] * problem.block[1])
+    chosen = rounding.probe(problem.n, most)
+    rows, at = (_array.from_host(i, xp, problem.device, _array.index_dtype(xp)) for i in chosen)
+    if not _array.is_mutable(xp):
+        data = (problem.flat, at, rows, predictions)
+        found: Slack = call.run(_traced_probe, Context((), store.shape), len(chosen[1]), data)
+        return found
+    again = call(store.model_input(xp.take(problem.flat, at, axis=0), len(chosen[1])))
+    return rounding.measured(predictions, rows, again[len(chosen[1]) - len(chosen[0]) :, ...])
+
+
+def _traced_probe(context: Context, predict: Predict, X: Array, at: Array, rows: Array, predictions: Array) -> Slack:
+    again = _traced_base(context, predict, X, at)
+    return rounding.measured(predictions, rows, again[at.shape[0] - rows.shape[0] :, ...])
 
 
 def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
     """Predictions (n, ...), and whether the model left its input as it was."""
     xp, store = problem.xp, problem.store
-    rows = _even(problem.n, block_rows(problem, 8))
+    rows = even(problem.n, block_rows(problem, 8))
     answers, untouched = [], xp.ones((), dtype=xp.bool, device=problem.device)
     buffer = None
     if _is_lent(problem):
@@ -217,11 +148,8 @@ def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
         # The model gets a copy, never the user's own array, and the copy is compared afterwards.
         store.repeat(buffer, part, 1)
         answers.append(xp.asarray(call(store.model_input(buffer, len(part))), copy=True))
-        given, own = buffer[: len(part), :], problem.flat[start : part.stop, :]
-        if isinstance(given, np.ndarray) and np.array_equal(given, own):
-            continue
-        same = xp.logical_or(given == own, xp.logical_and(given != given, own != own))  # NaN stays NaN
-        untouched = xp.logical_and(untouched, xp.all(same))
+        same = _array.equal(buffer[: len(part), :], problem.flat[start : part.stop, :])
+        untouched = xp.logical_and(untouched, same)
     check_device(answers[0], problem.flat, problem.model)
     predictions = answers[0] if len(answers) == 1 else xp.concat(answers)
     predictions = predictions[: problem.n, ...]
@@ -271,11 +199,14 @@ def make_executor(
     problem: Problem, plan: Plan, base: Base, call: Caller, features: tuple[Feature, ...]
 ) -> InPlace | Traced:
     """The executor of the backend, with the planned block, halved until it can be allocated."""
-    fixed = _fixed_bytes(problem, plan, len(features), base.output_bytes)
+    fixed = fixed_bytes(problem, plan, len(features), base.output_bytes)
     rows = block_rows(problem, base.output_bytes, fixed)
     if problem.block == "tune":
-        rows = tuned_rows(problem, call, rows)
-    shape = tile_shape(problem, plan, rows)
+        rows = _tuned_rows(problem, plan, base, call, features[0], rows)
+    return _executor(problem, plan, base, call, tile_shape(problem, plan, rows))
+
+
+def _executor(problem: Problem, plan: Plan, base: Base, call: Caller, shape: tuple[int, int]) -> InPlace | Traced:
     if not _array.is_mutable(problem.xp):
         return Traced(problem, plan, base, shape, call)
     while True:
@@ -301,7 +232,7 @@ def accumulate(
     strip: range | None = None
     for tile in tiles:
         if pending and (tile.rows != strip or not plan.rectangular or len(pending) > _MOST_PENDING):
-            _collect(problem, sums, pending)
+            _collect(executor, sums, pending)
         strip = tile.rows
         opened = executor.open(tile)
         tops = range(tile.rows.start, tile.rows.stop, height)
@@ -317,7 +248,7 @@ def accumulate(
                     if top == tops[-1]:
                         pending.append((feature, opened, executor.join(parts.pop(feature.name), opened)))
                 advance(len(rows) * len(tile.columns))
-    _collect(problem, sums, pending)
+    _collect(executor, sums, pending, done=True)
     return sums
 
 
@@ -330,12 +261,20 @@ def _block_used(shape: tuple[int, int], limit: int | None) -> tuple[int, int]:
 
 
 def _collect(
-    problem: Problem, sums: dict[str, tuple[Accumulator, ...]], pending: list[tuple[Feature, Opened, Array]]
+    executor: InPlace | Traced,
+    sums: dict[str, tuple[Accumulator, ...]],
+    pending: list[tuple[Feature, Opened, Array]],
+    done: bool = False,
 ) -> None:
-    """Fetch the waiting sums, once, and add them."""
-    fetched = _array.fetch([packed for _, _, packed in pending])
-    for (feature, opened, _), packed in zip(pending, fetched, strict=True):
-        add(problem, feature.name, sums[feature.name], opened.tile, packed, opened.shape)
+    """Fetch the waiting sums, once, and with them whether the model left its rows as they were; add them."""
+    intact = executor.intact(done)
+    packed = [line for _, _, line in pending]
+    flag = [] if intact is None else [executor.problem.xp.astype(intact, packed[0].dtype)]
+    fetched = _array.fetch([*packed, *flag])
+    if flag and not fetched.pop():
+        raise changes_input(executor.problem.model)
+    for (feature, opened, _), line in zip(pending, fetched, strict=True):
+        add(executor.problem, feature.name, sums[feature.name], opened.tile, line, opened.shape)
     pending.clear()
 
 
@@ -363,27 +302,34 @@ def invalid(problem: Problem, feature: str, function: Loss | Metric) -> ValueErr
     )
 
 
-def tuned_rows(problem: Problem, call: Caller, most: int) -> int:
-    """The block size with the most rows a second, measured on the rows of X: ``block="tune"``.
+def _tuned_rows(problem: Problem, plan: Plan, base: Base, call: Caller, feature: Feature, most: int) -> int:
+    """The block size with the most rows a second, measured on tiles of the plan: ``block="tune"``.
 
-    The one place that looks at a clock and gives the model rows beyond the evaluation contract.
+    The one place that looks at a clock. On JAX what is timed is compiled, once for each size.
     """
-    store, best, fastest = problem.store, 1, 0.0
+    best, fastest = 1, 0.0
     size = min(256, most)
     while size <= most:
-        index = np.arange(size) % problem.n
-        block = problem.xp.take(problem.flat, _array.from_host(index, problem.xp, problem.device), axis=0)
-        block = problem.xp.reshape(block, (size, *store.shape))
-        spent = min(_seconds(call, block) for _ in range(3))
-        if size / spent > fastest:
-            best, fastest = size, size / spent
+        executor = _executor(problem, plan, base, call, tile_shape(problem, plan, size))
+        b, d = executor.capacity
+        tile = next(iter(_plans.tiles(plan, executor.capacity)))
+        rows, opened = tile.rows[:b], executor.open(tile)
+        executor.fill(rows, tile)
+        whole = len(rows) == len(tile.rows)
+        speed = b * d / min(_seconds(executor, rows, opened, feature, whole) for _ in range(3))
+        if speed > fastest:
+            best, fastest = size, speed
+        if b >= plan.n and d >= plan.columns:  # the whole table: larger blocks are the same
+            break
         size *= 2
     return best
 
 
-def _seconds(call: Caller, block: Array) -> float:
+def _seconds(executor: InPlace | Traced, rows: range, opened: Opened, feature: Feature, whole: bool) -> float:
+    """Of one block, until its result is on the host."""
     start = time.perf_counter()
-    _array.to_host(call(block))
+    done = executor.step(rows, opened, feature) if whole else executor.part(rows, opened, feature).moved
+    _array.to_host(done)
     return time.perf_counter() - start
 
 

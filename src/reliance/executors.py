@@ -113,8 +113,8 @@ class Base:
     Attributes
     ----------
     predictions : array (n, ...)
-    slack : array (n, 1, ...)
-        By how much a prediction may differ between calls though its row is the same: see `blocks.ROUNDING`.
+    slack : array (n, ...)
+        By how much an output may differ between calls though its row is the same: see `reliance.rounding`.
     targets : tuple of array (n, ...)
         What each loss compares predictions with.
     losses : tuple of array (n,)
@@ -153,6 +153,7 @@ class InPlace:
         self.buffer = problem.store.allocate(shape[0] * shape[1])
         self.filled: tuple[range, int] | None = None
         self.replaced: Feature | None = None
+        self.kept: Array | None = None
 
     def open(self, tile: Tile) -> Opened:
         shape = (len(tile.rows), len(tile.columns))
@@ -172,6 +173,7 @@ class InPlace:
         """Repeat the rows in the buffer, unless they are there already, and get their donors."""
         d = len(tile.columns)
         if self.filled != (rows, d):
+            self._check_all()
             self.problem.store.repeat(self.buffer, rows, d)
             self.filled, self.replaced = (rows, d), None
             self.own, self.slack, *self.targets = (
@@ -211,10 +213,34 @@ class InPlace:
         """The sums of a tile that is one block."""
         return self.join([self.part(rows, opened, feature)], opened)
 
+    def intact(self, done: bool) -> Array | None:
+        """0-d bool on the device: the model has not changed its input, as far as was looked; None: nobody looked.
+
+        A model is free to write into the rows it is given only if nothing reads them again. So a feature's columns are
+        compared before they are replaced, and all others when the block is filled anew, or all is done.
+        """
+        if done:
+            self._check_all()
+        kept, self.kept = self.kept, None
+        return kept
+
+    def _check_all(self) -> None:
+        if self.filled is None:
+            return
+        if self.replaced is not None:
+            self.problem.store.restore(self.buffer, *self.filled, self.replaced)
+        self._check(*self.filled, None)
+
+    def _check(self, rows: range, d: int, feature: Feature | None) -> None:
+        same = self.problem.store.holds(self.buffer, rows, d, feature)
+        if same is not None:
+            self.kept = same if self.kept is None else self.problem.xp.logical_and(self.kept, same)
+
     def _predict(self, rows: range, d: int, feature: Feature) -> Array:
         store = self.problem.store
         if self.replaced is not None and self.replaced is not feature:
             store.restore(self.buffer, rows, d, self.replaced)
+            self._check(rows, d, feature)
         store.swap(self.buffer, rows, d, feature, self.donors)
         self.replaced = feature
         return self.call(store.model_input(self.buffer, len(rows) * d))
@@ -271,8 +297,13 @@ class Traced:
         part: Part = self._run(_traced_part, self._data(feature))
         return part
 
+    def intact(self, done: bool) -> None:
+        """Arrays of JAX cannot be changed."""
+
     def keep(self, part: Part) -> Part:
-        return part
+        if self.call.traceable:
+            return part
+        return part._replace(kept=tuple(self.problem.xp.asarray(k, copy=True) for k in part.kept))
 
     def join(self, parts: list[Part], opened: Opened) -> Array:
         base = self.base

@@ -373,3 +373,11 @@ def check_device(prediction: Array, block: Array, model: Model) -> None:
             f"model {name_of(model.source)} returned a {describe(prediction)} for a {describe(block)}: move the model "
             "or X, so that both are on one device"
         )
+
+
+def changes_input(model: Model) -> ValueError:
+    """What is said of a model that writes into the rows it is given."""
+    return ValueError(
+        f"model {name_of(model.source)} changes its input: work on a copy inside the model, because the rows it is "
+        "given are used again"
+    )

@@ -14,8 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from reliance import kernels
-from reliance._array import Array, Device, Namespace, device, from_host, index_dtype, itemsize, namespace
+from reliance._array import Array, Device, Namespace, device, equal, from_host, index_dtype, itemsize, namespace
 from reliance.features import Feature
+
+# Numbers that are compared at a time: the answers need room, too.
+_COMPARED = 2**20
 
 
 class Store(Protocol):
@@ -53,6 +56,10 @@ class Store(Protocol):
 
     def swap(self, block: Any, rows: range, d: int, feature: Feature, donors: Any) -> None:
         """Take a feature from donor rows: a range or (d,) of them for all rows, or an index array (b, d)."""
+        ...
+
+    def holds(self, block: Any, rows: range, d: int, feature: Feature | None) -> Array | None:
+        """0-d bool: a feature's columns, or all, are the rows' own; None if each `swap` writes all that is read."""
         ...
 
     def model_input(self, block: Any, rows: int) -> Any:
@@ -118,6 +125,18 @@ class ArrayStore:
         cube = self._cube(block, len(rows), d)
         for run in feature.runs:
             cube[:, :, run] = self.flat[rows.start : rows.stop, None, run]
+
+    def holds(self, block: Array, rows: range, d: int, feature: Feature | None) -> Array | None:
+        cube, same = self._cube(block, len(rows), d), None
+        runs = (slice(0, self.width),) if feature is None else feature.runs
+        for run in runs:
+            step = max(1, _COMPARED // (d * (run.stop - run.start)))
+            for top in range(0, len(rows), step):
+                stop = min(top + step, len(rows))
+                own = self.flat[rows.start + top : rows.start + stop, None, run]
+                found = equal(cube[top:stop, :, run], own)
+                same = found if same is None else self.xp.logical_and(same, found)
+        return same
 
     def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
         cube = self._cube(block, len(rows), d)

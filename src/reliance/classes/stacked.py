@@ -82,8 +82,9 @@ class _SideBySide:
 
     def __call__(self, block: Array) -> Array:
         xp = _array.namespace(block)
-        outputs = [predict_rows(model, block, limit) for model, limit in self.parts]
-        return xp.concat([xp.reshape(one, (one.shape[0], -1)) for one in outputs], axis=1)
+        # Copies: two models may answer in the same memory.
+        outputs = (predict_rows(model, block, limit) for model, limit in self.parts)
+        return xp.concat([xp.asarray(xp.reshape(one, (one.shape[0], -1)), copy=True) for one in outputs], axis=1)
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
@@ -119,7 +120,7 @@ class _RowLosses:
 
 
 def _moved(target: Array, prediction: Array) -> Array:
-    """1 where a prediction moved by more than rounding; ``target``: the row's own, and its slack in the last column.
+    """1 where a prediction moved by more than rounding; ``target``: the row's own outputs, then the slack of each.
 
     The engine looks at the whole stack; whether one model uses a feature must not depend on the others.
     """
@@ -148,7 +149,7 @@ def stacked(parts: Sequence[Fitted]) -> Fitted:
         own.append(Loss(loss.name, rows, output=loss.output, valid=valid, requirement=loss.requirement))
         moves.append(Loss("moved", _Own(_moved, start, stop, (stop - start,))))
         floating = _array.is_floating(xp, output.dtype)
-        slack = xp.reshape(part.base.slack, (n, 1))
+        slack = xp.reshape(part.base.slack, (n, -1))
         watched.append(xp.concat([output, slack], axis=1) if floating else output)
     predictions = xp.concat(outputs, axis=1)
     still = xp.zeros((n,), dtype=xp.float32, device=dev)
@@ -164,8 +165,8 @@ def stacked(parts: Sequence[Fitted]) -> Fitted:
         losses=(*(part.base.losses[0] for part in parts), *(still for _ in parts)),
         host_losses=(*(part.losses for part in parts), *(np.zeros(n) for _ in parts)),
         weights=None,
-        # Twice: rows' own predictions are targets, too.
-        output_bytes=2 * edges[-1] * _array.itemsize(predictions),
+        # Thrice: rows' own predictions and their slack are targets, too.
+        output_bytes=3 * edges[-1] * _array.itemsize(predictions),
     )
     call = Caller(model)
     call.traceable = parts[0].call.traceable

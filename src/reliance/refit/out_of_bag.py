@@ -185,6 +185,9 @@ class _Borrowers(ArrayStore):
         np.take(self.flat, self.pairs.row[pair], axis=0, out=own, mode="clip")
         own[:, -1] = self.pairs.member[pair]
 
+    def holds(self, block: Array, rows: range, d: int, feature: Feature | None) -> None:
+        """Nothing is read again: every block is filled for one call."""
+
     def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
         place, lender = np.arange(len(rows)), np.asarray(donors)[:, 0]
         for columns in self.columns:
@@ -360,7 +363,7 @@ def _base(problem: Problem, pairs: Pairs, answers: NDArray[Any]) -> Base:
         store=ArrayStore(np.arange(len(pairs.row), dtype=np.float64)[:, None], (1,)),
         targets=tuple(None if target is None else target[pairs.row] for target in problem.targets),
     )
-    return blocks.base_pass(numbered, Caller(numbered.model))
+    return blocks.base_pass(numbered, Caller(numbered.model), probed=False)
 
 
 def _runs(bag: Bag, uses: Uses, p: int) -> Iterator[Indices | slice]:

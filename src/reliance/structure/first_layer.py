@@ -65,6 +65,9 @@ class PreactivationStore:
     def restore(self, block: Array, rows: range, d: int, feature: Feature) -> None:
         """Nothing to restore."""
 
+    def holds(self, block: Array, rows: range, d: int, feature: Feature | None) -> None:
+        """Nothing is read again: the rest of the model may write, as activations in place do."""
+
     def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
         own, lent = self.operands(feature)
         cube = self.xp.reshape(block[: len(rows) * d, :], (len(rows), d, *self.shape))

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from reliance import _array, kernels, tracing
 from reliance import losses as _losses
 from reliance._array import Array
-from reliance.blocks import ROUNDING
 from reliance.ensembles import Ensemble, Finish
 from reliance.executors import Base
 from reliance.inputs import Problem
 from reliance.losses import Loss
 from reliance.outputs import is_whole
+from reliance.rounding import ROUNDING
 from reliance.structure.cells import Cells
 from reliance.structure.leaf_masks import Skeleton, fold_trees, mask_tables
 from reliance.structure.walks import Pieces, walk_tables

@@ -1,0 +1,86 @@
+"""How many rows a block has, and which shape a tile: by sizes, backend, device and memory, never by a clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from reliance import _array
+from reliance import plans as _plans
+from reliance.features import Feature
+from reliance.inputs import Problem
+from reliance.losses import Metric
+from reliance.plans import Plan
+from reliance.reductions import Accumulator
+
+# Rows of a block. On a CPU a block, whose losses are summed at once, may be several calls of the model, so that the
+# model's activations stay in the cache; an accelerator wants work.
+_CPU_ROWS = 16384
+_CPU_BLOCK_BYTES = 2**25
+_ACCELERATOR_ROWS = 2**17
+# Temporaries of a block's losses: losses, changes, weighted changes, squares, repeated targets, donor indices.
+_CELL_BYTES = 6 * 8
+
+
+def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:
+    """How many rows a block has: a function of sizes, backend and device, never of a clock."""
+    if isinstance(problem.block, int):
+        return problem.block
+    row_bytes = problem.store.row_bytes
+    per_row = row_bytes + 3 * output_bytes + _CELL_BYTES * len(problem.losses)
+    affordable = (problem.memory - fixed) // per_row
+    if affordable < 1:
+        raise ValueError(
+            f"memory={problem.memory} bytes is too small for one row: at least {fixed + per_row} are needed for "
+            f"{problem.n} rows of {row_bytes} bytes; pass a larger memory="
+        )
+    if _array.is_accelerator(problem.xp, problem.device):
+        rows = _ACCELERATOR_ROWS
+    else:
+        rows = min(_CPU_ROWS, max(_CPU_BLOCK_BYTES // row_bytes, 64))
+    return min(rows, affordable)
+
+
+def tile_shape(problem: Problem, plan: Plan, rows: int) -> tuple[int, int]:
+    """Rows and columns of a block of at most that many rows, as even as can be."""
+    if isinstance(problem.block, tuple):
+        b, d = problem.block
+        return min(b, plan.n), min(d, plan.columns)
+    if plan.rectangular:
+        # Square, unless there are fewer columns (or rows) than that.
+        d = min(plan.columns, max(math.isqrt(rows), 1))
+        b = min(plan.n, max(rows // d, 1))
+        return even(plan.n, b), even(plan.columns, max(rows // b, 1))
+    if plan.n > rows:
+        return even(plan.n, rows), 1
+    longest = max(stop - start for start, stop in _plans.stretches(plan))
+    return plan.n, even(longest, max(rows // plan.n, 1))
+
+
+def even(total: int, size: int) -> int:
+    """The size, at most ``size``, that cuts ``total`` into equally many pieces of nearly equal length."""
+    return math.ceil(total / math.ceil(total / min(size, total)))
+
+
+def fixed_bytes(problem: Problem, plan: Plan, features: int, output_bytes: int) -> int:
+    """Bytes held throughout a pass over some features: accumulators, base losses, what waits in a whole-rows tile."""
+    losses = len(problem.losses)
+    held = features * losses * Accumulator.nbytes(plan) + plan.n * (2 * output_bytes + 24 * losses)
+    held += problem.store.held_bytes
+    if not plan.rectangular:
+        metrics = sum(isinstance(function, Metric) for function in problem.losses)
+        kept = 8 * (losses - metrics) + output_bytes * metrics
+        # ... and the plan's ordering, the donors and their users, and one tile's losses on the way to its sums.
+        held += plan.n * (features * kept + 8 * (3 + 2 + 2 * losses))
+    return held
+
+
+def batches(
+    problem: Problem, plan: Plan, features: tuple[Feature, ...], output_bytes: int
+) -> Iterator[tuple[Feature, ...]]:
+    """As many features at a time as half of the memory holds the sums of: they share filled blocks."""
+    one = fixed_bytes(problem, plan, 1, output_bytes)
+    each = fixed_bytes(problem, plan, 2, output_bytes) - one
+    size = max(1, 1 + (problem.memory // 2 - one) // each)
+    for start in range(0, len(features), size):
+        yield features[start : start + size]
