@@ -46,7 +46,15 @@ def is_traced(x: object) -> bool:
 
 
 def device(x: Array) -> Device:
-    return compat.device(x)
+    """Where an array is; of a JAX array on several devices, all of them: what is uploaded there is on each."""
+    found = compat.device(x)
+    devices = getattr(found, "device_set", ())
+    if len(devices) < 2:
+        return found
+    import jax
+
+    mesh = getattr(found, "mesh", None) or jax.sharding.Mesh(sorted(devices, key=lambda d: d.id), ("devices",))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
 
 def same_device(a: Array, b: Array) -> bool:
@@ -84,7 +92,7 @@ def is_accelerator(xp: Namespace, dev: Device) -> bool:
     if compat.is_torch_namespace(xp):
         return bool(dev.type not in ("cpu", "meta"))
     if compat.is_jax_namespace(xp):
-        return getattr(dev, "platform", "cpu") != "cpu"
+        return getattr(next(iter(getattr(dev, "device_set", [dev]))), "platform", "cpu") != "cpu"
     return False
 
 

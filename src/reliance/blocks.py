@@ -40,10 +40,11 @@ class Run:
 
 @contextmanager
 def session(problem: Problem) -> Iterator[None]:
-    """The context in which the model is called: its own (evaluation mode, say), and no gradients."""
+    """The context in which the model is called: its own (evaluation mode, say), no gradients, no floating errors."""
     with ExitStack() as stack:
         stack.enter_context(problem.model.session())
         stack.enter_context(_array.inference_only(problem.xp))
+        stack.enter_context(_array.quiet())
         yield
 
 

@@ -53,12 +53,14 @@ class Caller:
         self.model = model
         self.limit = limit
         self.traceable = True
+        self._errors = np.geterr()
         self._compiled: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, block: Array) -> Array:
         while True:
             try:
-                return predict_rows(self.model, block, self.limit)
+                with np.errstate(**self._errors):  # as the user has set it: the engine's own operations are quiet
+                    return predict_rows(self.model, block, self.limit)
             except Exception as error:
                 self._recover(block.shape[0], error)
 

@@ -185,8 +185,11 @@ class _Borrowers(ArrayStore):
         np.take(self.flat, self.pairs.row[pair], axis=0, out=own, mode="clip")
         own[:, -1] = self.pairs.member[pair]
 
-    def holds(self, block: Array, rows: range, d: int, feature: Feature | None) -> None:
+    def restore(self, block: Array, rows: range, d: int, feature: Feature) -> None:
         """Nothing is read again: every block is filled for one call."""
+
+    def holds(self, block: Array, rows: range, d: int, feature: Feature | None) -> None:
+        """Nothing is read again."""
 
     def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
         place, lender = np.arange(len(rows)), np.asarray(donors)[:, 0]
