@@ -188,7 +188,8 @@ def test_steps_lower_for_cuda_and_transfer_nothing(steps, name, x64):
         warnings.simplefilter("error")  # a step that failed under the guard would be run eagerly, with a warning
         measure(name, make_model())
         chunked = METHODS[name][1]["block"] == (8, 4)
-        assert set(steps) == {"traced_base"} | ({"traced_part", "traced_join"} if chunked else {"traced_step"})
+        blocks = {"traced_part", "traced_join"} if chunked else {"traced_step"}
+        assert set(steps) == {"traced_base", "traced_probe"} | blocks
         for function, data in steps.values():
             exported = jax.export.export(function, platforms=["cuda"])(*data)
             assert exported.platforms == ("cuda",)
