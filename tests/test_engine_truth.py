@@ -423,20 +423,6 @@ def test_memory_that_does_not_hold_what_n_rows_need():
         reliance(lambda Z: Z[:, 0], X, X[:, 1], memory=50)
 
 
-def test_a_dask_array_has_to_be_computed():
-    class Array:
-        __module__ = "dask.array.core"
-        shape, ndim, dtype = (3, 2), 2, np.dtype(float)
-
-        def __array_namespace__(self, api_version=None):
-            return np
-
-    Array.__name__ = "Array"
-    for X, y in ((Array(), np.ones(3)), (np.ones((3, 2)), Array())):
-        with pytest.raises(TypeError, match=r"is a dask array.*compute\(\)"):
-            reliance(lambda Z: Z[:, 0], X, y)
-
-
 SHARDED = """
     import jax, jax.numpy as jnp, numpy as np
     import reliance as rl

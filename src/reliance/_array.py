@@ -183,17 +183,6 @@ def itemsize(x: Array) -> int:
     return max(int(digits) // 8, 1) if digits else 1
 
 
-def equal(a: Array, b: Array) -> Array:
-    """0-d bool on the device: the arrays, of shapes that fit, are the same; NaN is NaN."""
-    xp = namespace(a)
-    same = a == b
-    if isinstance(a, np.ndarray) and same.all():
-        return np.True_
-    if is_floating(xp, a.dtype):
-        same = xp.logical_or(same, xp.logical_and(a != a, b != b))
-    return xp.all(same)
-
-
 def from_host(values: np.ndarray[Any, Any], xp: Namespace, dev: Device, dtype: DType | None = None) -> Array:
     """Upload a NumPy array, explicitly, to a device of a namespace."""
     if compat.is_numpy_namespace(xp):

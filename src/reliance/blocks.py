@@ -25,6 +25,7 @@ from reliance.plans import Plan, Tile
 from reliance.reductions import Accumulator, Moments
 from reliance.rounding import Slack
 from reliance.shapes import batches, block_rows, even, fixed_bytes, tile_shape
+from reliance.stores import equal
 
 # Sums that wait on the device before they are fetched.
 _MOST_PENDING = 4096
@@ -149,7 +150,7 @@ def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
         # The model gets a copy, never the user's own array, and the copy is compared afterwards.
         store.repeat(buffer, part, 1)
         answers.append(xp.asarray(call(store.model_input(buffer, len(part))), copy=True))
-        same = _array.equal(buffer[: len(part), :], problem.flat[start : part.stop, :])
+        same = equal(buffer[: len(part), :], problem.flat[start : part.stop, :])
         untouched = xp.logical_and(untouched, same)
     check_device(answers[0], problem.flat, problem.model)
     predictions = answers[0] if len(answers) == 1 else xp.concat(answers)
