@@ -15,6 +15,7 @@ from reliance.classes import finite
 from reliance.rng import resolve_key
 
 N = 14
+BASE = N + 16 * -(-2 * N // 16) - 1  # rows of a base pass, and of the batch in which they are predicted once more
 
 
 def product(X):
@@ -143,8 +144,7 @@ def test_values_that_repeat():
     counted = {"product": lambda X: (calls.append(len(X)), product(X))[1], "bent": bent, "column": column, "bad": bad}
     found = rl.model_class_reliance(rl.FiniteClass(counted), X, y, epsilon=20.0)
     assert_expected(found, risks, values, 20.0, 1e-12)
-    again = 16 * -(-2 * N // 16) - 1  # the batch in which the rows are predicted once more
-    assert sum(calls) == N + again + N * sum(len(np.unique(X[:, j])) for j in range(3))
+    assert sum(calls) == BASE + N * sum(len(np.unique(X[:, j])) for j in range(3))
 
 
 @pytest.mark.parametrize("conditional", [False, True])
@@ -254,7 +254,7 @@ def assert_one_pass(asarray, method, monkeypatch):
 
 @pytest.mark.parametrize("bootstrap", [None, 5])
 def test_rows_that_each_model_sees(bootstrap):
-    """One base pass, and every pair once: of the good models, or of all if samples of the rows choose others."""
+    """One base pass with its rows once more, and every pair once: of the good models, or of all if samples of the rows choose others."""
     X, y = made(6)
     seen = dict.fromkeys(LISTED, 0)
 
@@ -267,8 +267,8 @@ def test_rows_that_each_model_sees(bootstrap):
 
     given = rl.FiniteClass({name: watched(name) for name in LISTED}, bootstrap=bootstrap)
     rl.model_class_reliance(given, X, y, epsilon=20.0, rng=0)
-    whole = N + 3 * N * N
-    assert seen == {"product": whole, "bent": whole, "column": whole, "bad": N if bootstrap is None else whole}
+    whole = BASE + 3 * N * N
+    assert seen == {"product": whole, "bent": whole, "column": whole, "bad": BASE if bootstrap is None else whole}
 
 
 def test_wider_bounds_measure_only_more_models():
@@ -280,7 +280,7 @@ def test_wider_bounds_measure_only_more_models():
             rl.FiniteClass(models), X, y, epsilon=0.1, reference="best", confidence=0.9, loss_bound=1e4
         )
     assert found.members.inside.tolist()[2] is False
-    assert sum(seen) == N + 3 * N * N
+    assert sum(seen) == BASE + 3 * N * N
     assert np.all(found.outer[:, 1] >= found.upper)
 
 
