@@ -31,7 +31,7 @@ METHODS = {
     "ablation": Method(rl.ablation_importance, lambda n: plans.Resample(n, 3, KEY), {"draws": 3}),
     "permutation": Method(rl.permutation_importance, lambda n: plans.Shifts(n, 4, KEY), {"draws": 4}),
     "all": Method(rl.model_reliance, plans.Pairs, {"pairs": "all"}),
-    "halves": Method(rl.model_reliance, plans.halves, {"pairs": "halves"}),
+    "halves": Method(rl.model_reliance, lambda n: plans.halves(n, KEY), {"pairs": "halves"}),
     "shifts": Method(rl.model_reliance, lambda n: plans.Shifts(n, 3, KEY), {"pairs": 3}),
 }
 

@@ -131,7 +131,18 @@ def pairs_error(table: Table, compare: str) -> float:
     h = kernel_matrix(table, compare)
     n = h.shape[0]
     psi = [sum(h[i, k] for k in range(n)) / (n - 1) + sum(h[k, i] for k in range(n)) / (n - 1) for i in range(n)]
-    return math.sqrt((n - 1) ** 2 / (n * (n - 2) ** 2) * np.var(psi, ddof=1))
+    return math.sqrt(weights_factor(table) * (n - 1) ** 2 / (n * (n - 2) ** 2) * np.var(psi, ddof=1))
+
+
+def weights_factor(table: Table) -> float:
+    """By how much squared distances from their own weighted mean are too small, beyond what equal weights make them.
+
+    Row i's distance is the sum over j of (1{i=j} - p_j) x_j, so that independent x_j of variance 1 give its square the
+    mean sum_j (1{i=j} - p_j)^2, and p_i^2 of it enters the variance of the weighted mean.
+    """
+    p, n = table.weights / sum(table.weights), len(table.weights)
+    found = sum(p[i] ** 2 * sum(((i == j) - p[j]) ** 2 for j in range(n)) for i in range(n))
+    return (1 - 1 / n) * sum(p[i] ** 2 for i in range(n)) / found
 
 
 def leave_one_out_error(table: Table) -> float:
@@ -147,9 +158,10 @@ def leave_one_out_error(table: Table) -> float:
 def halves_error(table: Table, compare: str) -> float:
     """Halves: the standard error of the mean over independent pairs of rows."""
     h = kernel_matrix(table, compare)[:, 0]
-    half = len(h) // 2
-    pairs = [(h[i] + h[i + half]) / 2 for i in range(half)]
-    return math.sqrt(np.var(pairs, ddof=1) / half)
+    partner = table.donors[:, 0]
+    assert all(partner[partner[i]] == i for i in range(len(h)))
+    pairs = [(h[i] + h[partner[i]]) / 2 for i in range(len(h)) if i < partner[i]]
+    return math.sqrt(weights_factor(table) * np.var(pairs, ddof=1) / len(pairs))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from reliance._array import to_host
 
 PLANS = {
     "all": ("all", plans.Pairs),
-    "halves": ("halves", plans.halves),
+    "halves": ("halves", lambda n: plans.halves(n, KEY)),
     "shifts": (5, lambda n: plans.Shifts(n, 5, KEY)),
 }
 WEIGHTS = np.asarray([0.5, 2.0, 1.0, 0.0, 3.0, 1.0, 0.25, 1.5, 1.0, 0.75, 1.0, 2.0])
@@ -107,7 +107,7 @@ def test_a_metric_of_all_pairs():
 @pytest.mark.filterwarnings("ignore:pairs='halves' leaves out:UserWarning")
 def test_halves_of_an_odd_number_of_rows_leave_out_the_last_also_from_the_fit():
     X, y = correlated(n=11, seed=3)
-    odd, even = (rl.conditional_model_reliance(formula, X[:n], y[:n], pairs="halves") for n in (11, 10))
+    odd, even = (rl.conditional_model_reliance(formula, X[:n], y[:n], pairs="halves", rng=KEY) for n in (11, 10))
     np.testing.assert_array_equal(odd.values, even.values)
     np.testing.assert_array_equal(odd.std_error, even.std_error)
 

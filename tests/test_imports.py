@@ -59,6 +59,8 @@ ORDER = (
     "blocks",
     "structure",
     "variance",
+    "freedom",
+    "row_tests",
     "inference",
     "summaries",
     "identified",

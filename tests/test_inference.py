@@ -48,7 +48,7 @@ def make_plan(kind, n, k, rng):
     if kind == "pairs":
         return FakePlan(kind, np.array([[j for j in range(n) if j != i] for i in range(n)]))
     if kind == "halves":
-        return FakePlan(kind, np.array([[(i + n // 2) % n] for i in range(n)]))
+        return FakePlan(kind, np.array([[(i + n // 2) % n] for i in range(n)]), np.arange(n))
     if kind == "resample":
         return FakePlan(kind, rng.integers(0, n, size=(n, k)))
     if kind == "permutations":
@@ -541,7 +541,7 @@ def test_sign_flip_is_reproducible_and_warns_for_many_draws():
     rows = np.random.default_rng(2).normal(0.3, size=(2, 30))
     assert run_test("sign-flip", rows=rows)[1].tolist() == run_test("sign-flip", rows=rows)[1].tolist()
     assert run_test("sign-flip", rows=rows)[1][1] == run_test("sign-flip", rows=rows[1:])[1][0]
-    with pytest.warns(UserWarning, match="exact only for one draw"):
+    with pytest.warns(UserWarning, match="which means of 5 draws are not"):
         run_test("sign-flip", rows=rows, k=5)
     assert run_test("sign-flip", rows=np.zeros((1, 30)))[1] == 1
 
@@ -553,7 +553,9 @@ def test_sign_flip_of_halves_is_exact():
     partner = np.roll(x, 20, axis=1)
     changes = (y - partner) ** 2 - (y - x) ** 2
     pairs = (changes[:, :20] + changes[:, 20:]) / 2
-    _, p = run_test("sign-flip", rows=changes, kind="halves")
+    placed = np.empty_like(changes)
+    placed[:, np.random.Generator(np.random.Philox(key=5, counter=[0, 0, 1, 0])).permutation(40)] = changes
+    _, p = run_test("sign-flip", rows=placed, kind="halves")
     assert stats.kstest(p, "uniform").pvalue > 0.01
     np.testing.assert_array_equal(p, run_test("sign-flip", rows=pairs)[1])
 

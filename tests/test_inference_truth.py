@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import reliance as rl
 
@@ -119,3 +120,176 @@ def test_a_table_says_where_interval_and_p_may_disagree() -> None:
     assert text.splitlines()[-1].endswith("'x0'")
     X, y = data(200)
     assert "skewed" not in repr(rl.model_reliance(model, X, y))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# On how many rows an error rests
+
+
+def auc_data(n: int, positives: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.zeros(n, dtype=np.int64)
+    y[rng.permutation(n)[:positives]] = 1
+    X = rng.normal(size=(n, 2))
+    X[:, 0] += 1.5 * y
+    return X, y
+
+
+def score(X: Any) -> Any:
+    return X[:, 0] + 0.5 * X[:, 1]
+
+
+def literal_auc_error(X: np.ndarray, y: np.ndarray, donors: np.ndarray) -> float:
+    """One draw's kernel by a double loop over positives and negatives; the spread of rows and donors by the classes."""
+
+    def pseudo(s: np.ndarray) -> np.ndarray:
+        ones, zeros = np.flatnonzero(y == 1), np.flatnonzero(y == 0)
+        wrong = np.array([[(s[b] > s[a]) + 0.5 * (s[b] == s[a]) for b in zeros] for a in ones])
+        value, found = wrong.mean(), np.empty(len(y))
+        found[y == 1] = value + len(y) / (y == 1).sum() * (wrong.mean(axis=1) - value)
+        found[y == 0] = value + len(y) / (y == 0).sum() * (wrong.mean(axis=0) - value)
+        return found
+
+    n, base = len(y), pseudo(score(X))
+    D = np.zeros((n, donors.shape[1]))
+    for k in range(donors.shape[1]):
+        Z = X.copy()
+        Z[:, 0] = X[donors[:, k], 0]
+        D[:, k] = pseudo(score(Z)) - base
+    h = D - D.mean()
+    psi = h.mean(axis=1)
+    for i in range(n):
+        for k in range(donors.shape[1]):
+            psi[donors[i, k]] += h[i, k] / donors.shape[1]
+    return float(np.sqrt((n - 1) ** 2 / (n * (n - 2) ** 2) * np.var(psi, ddof=1)))
+
+
+@pytest.mark.parametrize("positives", [2, 3, 15, 27])
+def test_auc_counts_the_rarer_class(backend: Any, positives: int) -> None:
+    """All pairs, as shifts of the rows as they are: u rows of the rarer class, t(u - 1) and u/(u - 1) of variance."""
+    X, y = auc_data(30, positives, 0)
+    found = rl.model_reliance(score, backend.asarray(X), backend.asarray(y), loss="auc", compare="difference", rng=0)
+    u = min(positives, 30 - positives)
+    donors = (np.arange(30)[:, None] + np.arange(1, 30)) % 30
+    expected = math.sqrt(u / (u - 1) * 29 / 30) * literal_auc_error(X, y, donors)
+    np.testing.assert_allclose(found.std_error[0], expected, rtol=max(backend.rtol, 1e-9))
+    assert found.degrees_of_freedom.tolist() == [u - 1, u - 1]
+    value, error = found.values[0], found.std_error[0]
+    p = stats.t(u - 1).sf(value / error)
+    np.testing.assert_allclose(found.test(adjust="none").p_value[0], p, rtol=1e-9)
+    low, high = found._interval(0.95)[0]
+    assert low <= value - stats.t(u - 1).ppf(0.975) * error * (1 - 1e-9)
+    assert high >= value + stats.t(u - 1).ppf(0.975) * error * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("positives", [1, 49])
+@pytest.mark.parametrize("method", [rl.permutation_importance, rl.ablation_importance, rl.model_reliance])
+def test_one_row_of_a_class_has_no_interval(method: Any, positives: int) -> None:
+    X, y = auc_data(50, positives, 0)
+    found = method(score, X, y, loss="auc", compare="difference", rng=0)
+    assert np.isfinite(found.values).all()
+    for ask in (found.interval, found.test):
+        with pytest.raises(ValueError, match="'auc' rests on too few rows: one class of y") as error:
+            ask()
+        assert len(str(error.value)) <= 300
+    assert np.isnan(found.std_error).all()
+    assert "-" in repr(found).splitlines()[2]
+    if method is not rl.model_reliance:
+        assert np.isfinite(found.interval(formulation="fixed-data")).all()
+        with pytest.raises(ValueError, match=r"draws='auto' watches .* rests on too few rows"):
+            method(score, X, y, loss="auc", rng=0, draws="auto")
+
+
+def test_a_metric_of_ones_own_may_count_classes() -> None:
+    from reliance import losses
+
+    X, y = auc_data(40, 4, 0)
+    mine = rl.Metric(losses.auc.value, losses.auc.influence, name="mine", target="class", by_class=True)
+    ours, theirs = (rl.permutation_importance(score, X, y, loss=loss, rng=0) for loss in (mine, "auc"))
+    np.testing.assert_array_equal(ours.std_error, theirs.std_error)
+    np.testing.assert_array_equal(ours.degrees_of_freedom, theirs.degrees_of_freedom)
+
+
+@pytest.mark.parametrize("compare", ["difference", "ratio"])
+@pytest.mark.parametrize("method", [rl.permutation_importance, rl.ablation_importance, rl.model_reliance])
+def test_weights_count_as_many_rows_as_they_weigh(method: Any, compare: str) -> None:
+    """Five rows that have all of the weight are five rows, whatever the donors; equal weights change nothing."""
+    X, y = data(40)
+    weights = np.full(40, 1e-9)
+    weights[:5] = 1.0
+    found = method(model, X, y, weights=weights, compare=compare, rng=0)
+    np.testing.assert_allclose(found.degrees_of_freedom[:2], 4.0, rtol=1e-6)
+    plain, equal = (method(model, X, y, weights=w, compare=compare, rng=0) for w in (None, np.full(40, 1e-3)))
+    np.testing.assert_allclose(equal.std_error, plain.std_error, rtol=1e-10)
+    np.testing.assert_allclose(equal.degrees_of_freedom, plain.degrees_of_freedom, rtol=1e-10)
+    assert np.all(plain.degrees_of_freedom == 39)
+    alone = np.full(40, 1e-9)
+    alone[7] = 1.0
+    found = method(model, X, y, weights=alone, compare=compare, rng=0)
+    with pytest.raises(ValueError, match="nearly all of the weight, is on one row"):
+        found.interval()
+
+
+def levels(n: int) -> np.ndarray:
+    """A column of numbers, a rare one of two values, three levels, a mostly missing one, and halves of two values."""
+    rng = np.random.default_rng(0)
+    rare, three, mostly = np.zeros(n), np.zeros(n), np.full(n, 7.0)
+    rare[rng.permutation(n)[:3]] = 1.0
+    three[rng.permutation(n)[:4]] = [1.0, 1.0, 2.0, 2.0]
+    mostly[rng.permutation(n)[:6]] = rng.normal(size=6)
+    return np.stack([rng.normal(size=n), rare, three, mostly, np.arange(n) % 2.0], axis=1)
+
+
+@pytest.mark.parametrize(("n", "route"), [(40, "plain"), (40, "auto"), (40, "distinct"), (400, "auto")])
+def test_rows_with_a_rare_value_are_counted(backend: Any, n: int, route: str) -> None:
+    X = levels(n)
+    y = X.sum(axis=1) + np.random.default_rng(1).normal(size=n)
+    names = ["number", "rare", "three", "mostly", "even"]
+    features = {**{name: j for j, name in enumerate(names)}, "rare and three": [1, 2], "mostly and number": [3, 0]}
+    model = (
+        rl.models.Linear(backend.asarray(np.ones(5))) if route == "auto" else lambda X: X @ backend.asarray(np.ones(5))
+    )
+    options = {"features": {k: features[k] for k in names[1:]} if route == "distinct" else features}
+    found = rl.model_reliance(
+        model, backend.asarray(X), backend.asarray(y), names=names, compare="difference", route=route, **options
+    )
+    freedom = dict(zip(found.names, found.degrees_of_freedom, strict=True))
+    other = len(set(np.flatnonzero(X[:, 1])) | set(np.flatnonzero(X[:, 2])))
+    expected = {"number": n - 1, "rare": 3, "three": 4, "mostly": 6, "even": n / 2, "mostly and number": n - 1}
+    expected["rare and three"] = other
+    assert freedom == {name: expected[name] for name in freedom}
+
+
+def test_a_rare_value_widens_the_error_of_the_jackknife() -> None:
+    """u = 3 + 1 units: sqrt(u/(u - 1) (n - 1)/n) times the literal leave-one-out error."""
+    X, n = levels(20), 20
+    y = X.sum(axis=1) + np.random.default_rng(1).normal(size=n)
+    found = rl.model_reliance(lambda X: X.sum(axis=1), X, y, features=[1], compare="difference", route="plain")
+    D = np.empty((n, n))
+    for i in range(n):
+        for k in range(n):
+            residual = y[i] - X[i].sum()
+            D[i, k] = (residual + X[i, 1] - X[k, 1]) ** 2 - residual**2
+    left = []
+    for gone in range(n):
+        kept = [j for j in range(n) if j != gone]
+        left.append(np.mean([D[i, k] for i in kept for k in kept if i != k]))
+    jackknife = math.sqrt((n - 1) / n * np.sum((left - np.mean(left)) ** 2))
+    np.testing.assert_allclose(found.std_error[0], math.sqrt(4 / 3 * 19 / 20) * jackknife, rtol=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Halves
+
+
+def test_sorted_rows_cover_as_shuffled_ones_do() -> None:
+    """Partners of one random ordering: pairs of sorted rows are no more alike, or unlike, than any."""
+    truth, inside = 2.0, 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        X = np.sort(rng.normal(size=(100, 1)), axis=0)
+        y = X[:, 0] + rng.normal(size=100)
+        found = rl.model_reliance(lambda X: X[:, 0], X, y, pairs="halves", compare="difference", rng=seed)
+        low, high = found._interval(0.95)[0]
+        inside += low <= truth <= high
+    assert abs(inside / 300 - 0.95) < 0.04, inside / 300

@@ -24,7 +24,7 @@ MAKERS = {
     "permutations": permutations,
     "natural": lambda n, draws, key: plans.Shifts(n, min(draws, n - 1)),
     "every_shift": lambda n, draws, key: plans.every_shift(n),
-    "halves": lambda n, draws, key: plans.halves(n + n % 2),
+    "halves": lambda n, draws, key: plans.halves(n + n % 2, key),
 }
 KINDS = {"shifts": "shifts", "resample": "resample", "permutations": "permutations"}
 KINDS |= {"natural": "shifts", "every_shift": "pairs", "halves": "halves"}
@@ -169,10 +169,14 @@ def test_every_ordering_and_shift_is_as_likely():
 
 @pytest.mark.parametrize("n", [2, 4, 10])
 def test_halves_swap_partners(n):
-    plan, half = plans.halves(n), n // 2
+    """Of one ordering of the key's: place q and place q + n/2."""
+    order, half = np.random.Generator(np.random.Philox(key=7, counter=[0, 0, 1, 0])).permutation(n), n // 2
+    plan = plans.halves(n, 7)
     assert plan.draws == 1
-    expected = [(i + half) % n for i in range(n)]
-    assert plan.donors(range(n), range(1))[:, 0].tolist() == expected
+    donors = plan.donors(range(n), range(1))[:, 0]
+    for place in range(half):
+        assert donors[order[place]] == order[place + half]
+        assert donors[order[place + half]] == order[place]
 
 
 @given(n=SIZES)

@@ -174,7 +174,7 @@ def test_tests():
         found.test(method="rank")
     with pytest.warns(UserWarning, match="at least 19 draws"):
         found.test(method="rank", adjust="none")
-    with pytest.warns(UserWarning, match="exact only"):
+    with pytest.warns(UserWarning, match="which means of"):
         found.test(method="sign-flip")
     with pytest.raises(ValueError, match="valid only for one draw"):
         found.test(method="wilcoxon")

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from reliance import blocks, inference
+from reliance import blocks, freedom, inference
 from reliance.executors import Base, Caller
+from reliance.freedom import Support
 from reliance.inference import Floats, Summary
 from reliance.inputs import Problem, check_choice
 from reliance.losses import has_rows
@@ -145,7 +146,7 @@ def measure_until(
         raise ValueError(f"top={goal.top}: {len(problem.features)} features are ranked; pass a smaller number")
     call = Caller(problem.model, blocks.call_rows(problem))
     exhausted = problem.n - 1 if plan_of(1).kind == "shifts" else math.inf  # independent draws never are all pairs
-    most = _most_draws(problem, goal, exhausted)
+    most, supports = _most_draws(problem, goal, exhausted), _checked_supports(problem, plan_of(1))
     moments: dict[str, tuple[Moments, ...]] = {}
     done, stopped, count = 0, "", min(_FIRST, most)
     with blocks.session(problem), blocks.progress(problem, len(problem.features) * problem.n * count) as advance:
@@ -159,7 +160,7 @@ def measure_until(
                 for name, later in run.moments.items()
             }
             done = count
-            stopped = _why_stop(problem, base, plan, compare, moments, goal)
+            stopped = _why_stop(problem, base, plan, compare, moments, supports, goal)
             if stopped or done == most:
                 break
             count = min(2 * done, most)
@@ -184,8 +185,26 @@ def _most_draws(problem: Problem, goal: Goal, exhausted: float) -> int:
     return int(min(affordable, most))
 
 
+def _checked_supports(problem: Problem, plan: Plan) -> list[dict[str, Support]]:
+    """On how many rows each error rests, which "auto" must know of every one that it watches."""
+    found = freedom.supports(problem, plan)
+    for function, supports in zip(problem.losses, found, strict=True):
+        if has_rows(function) and any(support.units < freedom.FEWEST for support in supports.values()):
+            raise ValueError(
+                f"draws='auto' watches population intervals, and that of loss={shown(function.name)} "
+                f"{freedom.TOO_FEW}, or pass a number of draws"
+            )
+    return found
+
+
 def _why_stop(
-    problem: Problem, base: Base, plan: Plan, compare: str, moments: dict[str, tuple[Moments, ...]], goal: Goal
+    problem: Problem,
+    base: Base,
+    plan: Plan,
+    compare: str,
+    moments: dict[str, tuple[Moments, ...]],
+    supports: list[dict[str, Support]],
+    goal: Goal,
 ) -> str:
     """Precision, ranking or rows if every loss is settled one way or the other; "" to go on."""
     reasons = []
@@ -196,7 +215,14 @@ def _why_stop(
         lent = inference.lent_units(losses, weights, plan, compare)
         known = [
             inference.summarize(
-                moments[feature.name][index], losses, weights, plan, compare, lent=lent, effect=np.zeros(plan.n)
+                moments[feature.name][index],
+                losses,
+                weights,
+                plan,
+                compare,
+                lent=lent,
+                effect=np.zeros(plan.n),
+                support=supports[index][feature.name],
             )
             for feature in problem.features
         ]
@@ -213,7 +239,8 @@ def _precise(known: list[Summary], plan: Plan, compare: str, risk: float, goal: 
         np.asarray([getattr(s, name) for s in known])
         for name in ("value", "std_error", "skewness", "monte_carlo_share")
     )
-    df = inference.degrees_of_freedom(plan.kind, plan.n)
+    df = np.asarray([s.degrees_of_freedom for s in known])
+    df = np.where(np.isnan(df), freedom.degrees_of_freedom(plan.kind, plan.n), df)
     ends = inference.interval(values, errors, df, _LEVEL, gamma=gamma, ratio=compare == "ratio")
     wanted = goal.precision * (abs(risk) if goal.relative and compare == "difference" else 1.0)
     half = (ends[:, 1] - ends[:, 0]) / 2.0
@@ -229,7 +256,8 @@ def _precise(known: list[Summary], plan: Plan, compare: str, risk: float, goal: 
 def _ranked(known: list[Summary], n: int, top: int) -> str:
     """Whether each of the largest values is above the next one, beyond the error of their difference."""
     order = np.argsort([-s.value for s in known], kind="stable")
-    quantile = inference.t_quantile(_LEVEL, n - 1)
+    least = [n - 1.0 if math.isnan(s.degrees_of_freedom) else s.degrees_of_freedom for s in known]
+    quantile = inference.t_quantile(_LEVEL, min(least))
     out_of_reach = False
     for one, other in itertools.pairwise(order[: top + 1]):
         a, b = known[one], known[other]

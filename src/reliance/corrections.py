@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, inference, rng
+from reliance import _array, blocks, freedom, rng
 from reliance._array import Array
 from reliance.blocks import Reporter
 from reliance.draws import Normal, Residuals, ValueDraws
@@ -251,6 +251,6 @@ def _host(x: Any) -> Floats:
 def jackknife_groups(key: int, n: int) -> list[tuple[Indices, Indices]]:
     """The rows that are left, and those that are not, when each of (at most) 20 random groups is deleted."""
     order = rng.ordering(key, n, 0)
-    groups = min(n, inference.JACKKNIFE_GROUPS)
+    groups = min(n, freedom.JACKKNIFE_GROUPS)
     group = np.arange(n) % groups
     return [(np.sort(order[group != g]), np.sort(order[group == g])) for g in range(groups)]

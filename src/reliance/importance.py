@@ -227,9 +227,9 @@ def model_reliance(
     model, X, y, loss, features, weights, rng, memory, block, progress, names
         As in `ablation_importance`.
     pairs : {"all", "halves"} or int
-        ``"all"``: the exact n(n-1) estimate, O(n) memory. ``"halves"``: row i of the first half and row i + n/2 lend
-        each other their feature, rows in the order given; an odd last row is left out, with a warning. An integer: so
-        many shifts, as in `permutation_importance`.
+        ``"all"``: the exact n(n-1) estimate, O(n) memory. ``"halves"``: after one random ordering, which ``rng``
+        fixes, the rows at places q and q + n/2 lend each other their feature; an odd last row is left out, with a
+        warning. An integer: so many shifts, as in `permutation_importance`.
     compare : {"ratio", "difference"}
     route : {"auto", "plain", "distinct", "trees", "linear", "first_layer"}
         How the pairs are measured, always exactly. ``"plain"``: every pair by the model. ``"distinct"``: donors with

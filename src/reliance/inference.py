@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from reliance import rng
-from reliance.plans import Plan
+from reliance.freedom import FEWEST, Support, degrees_of_freedom
+from reliance.plans import Plan, halves_order
 from reliance.reductions import Moments
+from reliance.row_tests import rank_test, row_test, sign_flip_test
 from reliance.variance import Kernel, hull, kernel, pair_means, population_variance, skewness, with_row_effect
 from reliance.words import shown
 
@@ -26,7 +27,6 @@ Floats = NDArray[np.float64]
 ALTERNATIVES = ("greater", "less", "two-sided")
 METHODS = ("t", "paired", "sign-flip", "rank", "wilcoxon", "sign")
 ADJUSTMENTS = ("holm", "bh", "none")
-JACKKNIFE_GROUPS = 20
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,19 @@ class Summary:
         return dataclasses.replace(
             self, std_error=std_error, skewness=gamma, monte_carlo_share=share, degrees_of_freedom=df
         )
+
+    def resting_on(self, support: Support, usual: int) -> Summary:
+        """With the error of so few units, where there usually are so many; none if there are too few for one."""
+        if support.units < FEWEST:
+            nan = math.nan
+            return dataclasses.replace(
+                self, std_error=nan, skewness=nan, monte_carlo_share=nan, degrees_of_freedom=0.0, influence=None
+            )
+        if support == (usual, 1.0) or self.std_error == 0.0:
+            return self
+        wider = math.sqrt(support.inflation)
+        found = self.with_error(wider * self.std_error, self.skewness / wider**3, support.units - 1.0)
+        return dataclasses.replace(found, influence=None if found.influence is None else wider * found.influence)
 
 
 def check_known(value: Any, choices: tuple[str, ...], name: str) -> None:
@@ -103,13 +116,14 @@ def summarize(
     lent: Floats | None = None,
     keep_rows: bool = True,
     effect: Floats | None = None,
+    support: Support | None = None,
 ) -> Summary:
     """Estimate and errors of one feature.
 
     ``per_row=False``: a metric without influence function, draws only. ``lent``: `lent_units`, where already known.
     ``keep_rows=False``: without the values of the rows, which many features of many rows have no room for. ``effect``
     (n,): what each row adds to the mean loss through a sampler that was fitted on these rows; with it, the summary has
-    the influence values.
+    the influence values. ``support``: on how many units the error rests, if not on all.
     """
     null, n, k, w = null_value(compare), plan.n, plan.draws, weights
     w = np.ones(n) if w is None else np.asarray(w, dtype=np.float64)
@@ -131,7 +145,7 @@ def summarize(
     influence, variance, monte_carlo, gamma = _spread(error, plan)
     if plan.kind == "shifts" and k >= n - 1:
         monte_carlo = fixed**2  # beyond one whole ordering the draws' own spread says what they add
-    units = pair_means(row_values) if plan.kind == "halves" else row_values
+    units = pair_means(row_values[_order(plan)]) if plan.kind == "halves" else row_values
     share = math.nan if not variance >= 0.0 else (monte_carlo / variance if variance > 0.0 else 0.0)
     summary = Summary(
         value=value,
@@ -147,7 +161,7 @@ def summarize(
         influence=None if effect is None else influence,
     )
     if per_row:
-        return summary
+        return summary if support is None else summary.resting_on(support, degrees_of_freedom(plan.kind, n) + 1)
     return dataclasses.replace(
         summary,
         std_error=math.nan,
@@ -162,6 +176,8 @@ def summarize(
 def _spread(h: Kernel, plan: Plan) -> tuple[Floats, float, float, float]:
     """Influence values, variance of the estimate, its Monte-Carlo part, and its skewness."""
     r, c, given = h.rows, h.donors, {}
+    if plan.kind == "halves":
+        r = r[_order(plan)]
     influence = pair_means(r) if plan.kind == "halves" else r + c
     if plan.kind == "strata":
         strata: Any = plan
@@ -170,14 +186,19 @@ def _spread(h: Kernel, plan: Plan) -> tuple[Floats, float, float, float]:
         given = {"influence": influence, "between": between}
     if plan.kind == "shifts" and 3 <= plan.draws < plan.n - 1:
         shifts: Any = plan
-        indicator = np.zeros(plan.n)
+        indicator, order = np.zeros(plan.n), _order(plan)
         indicator[shifts.shifts] = 1.0
-        r, c, given = r[shifts.order], c[shifts.order], {"indicator": indicator}
+        r, c, given = r[order], c[order], {"indicator": indicator}
     elif plan.kind == "permutations":
         given = {"lent": plan.spread(r)}
     population, monte_carlo = population_variance(plan.kind, r, c, h.total, plan.draws, **given)
     gamma = float(skewness(influence, np.asarray(population)))
     return influence, float(population), float(monte_carlo), gamma
+
+
+def _order(plan: Any) -> NDArray[np.int64]:
+    """The rows in the order of a circulant plan."""
+    return np.asarray(plan.order)
 
 
 def fixed_data_error(draws: Floats | None, kind: str, n: int, k: int) -> float:
@@ -217,11 +238,6 @@ def t_quantile(level: float, df: Any) -> Any:
     check_level(level)
     quantile = special.stdtrit(df, 0.5 + 0.5 * float(level))
     return quantile if np.ndim(df) else float(quantile)
-
-
-def degrees_of_freedom(kind: str, n: int) -> int:
-    """Independent units, less one: rows, pairs of rows for halves, groups of rows for the jackknife."""
-    return {"halves": n // 2, "jackknife": min(n, JACKKNIFE_GROUPS)}.get(kind, n) - 1
 
 
 def satterthwaite(variances: Sequence[Any], freedoms: Sequence[Any]) -> Floats:
@@ -306,12 +322,14 @@ def test(
         raise ValueError(
             f"method={method!r} needs the values of the rows: measure with keep=('rows',) and a per-row loss"
         )
-    units = pair_means(rows - null) if kind == "halves" else rows - null
+    units = pair_means(rows[:, halves_order(n, key)] - null) if kind == "halves" else rows - null
     if method != "sign-flip":
         return row_test(units, method, alternative)
     if draws_per_row > 1:
         warnings.warn(
-            f"the sign-flip test is exact only for one draw per row, this result has {draws_per_row}", stacklevel=3
+            f"method='sign-flip' takes the rows' values for symmetric under the null, which means of {draws_per_row} "
+            "draws are not: use method='t', or measure with draws=1",
+            stacklevel=3,
         )
     return sign_flip_test(units, alternative, key)
 
@@ -346,47 +364,6 @@ def t_test(values: Floats, errors: Floats, df: float | Floats, alternative: str,
         "two-sided": 2.0 * special.stdtr(df, -np.abs(statistic)),
     }[alternative]
     return statistic, np.where(nothing, 1.0, p)
-
-
-def sign_flip_test(rows: Floats, alternative: str, key: int, flips: int = 9999) -> tuple[Floats, Floats]:
-    """Flip the signs of the rows' values (p, n) at random: p = (1 + #{flipped mean as extreme}) / (flips + 1)."""
-    p, n = rows.shape
-    turned = -rows if alternative == "less" else rows
-    size = np.abs if alternative == "two-sided" else np.asarray
-    observed = size(turned.sum(axis=1))
-    bar = observed - 1e-12 * np.abs(turned).sum(axis=1)  # a tie must not be lost to rounding
-    generator, count = rng.stream(key, rng.SIGNS, 0), np.zeros(p)
-    step = max(1, 2_000_000 // n)
-    for start in range(0, flips, step):
-        signs = generator.integers(0, 2, size=(min(step, flips - start), n)) * 2.0 - 1.0
-        count += (size(signs @ turned.T) >= bar).sum(axis=0)
-    return np.mean(rows, axis=1, dtype=np.float64), (1.0 + count) / (flips + 1.0)
-
-
-def rank_test(draws: Floats, null: float, alternative: str) -> tuple[Floats, Floats]:
-    """Rank of the base risk among the draws: p = (1 + #{draws whose risk is not above the base risk}) / (K + 1)."""
-    below, above = (draws <= null).sum(axis=1), (draws >= null).sum(axis=1)
-    count = {"greater": below, "less": above, "two-sided": 2 * np.minimum(below, above) + 1}[alternative]
-    return below.astype(np.float64), np.minimum((1.0 + count) / (draws.shape[1] + 1.0), 1.0)
-
-
-def row_test(rows: Floats, method: str, alternative: str) -> tuple[Floats, Floats]:
-    """Wilcoxon's signed ranks or the sign test on the rows' values (p, n); zeros say nothing."""
-    from scipy import stats  # slow to import, and rarely wanted
-
-    found = []
-    for row in rows:
-        kept = row[row != 0.0]
-        if kept.size == 0:
-            found.append((0.0, 1.0))
-        elif method == "wilcoxon":
-            answer = stats.wilcoxon(kept, alternative=alternative)
-            found.append((float(answer.statistic), float(answer.pvalue)))
-        else:
-            higher = int((kept > 0.0).sum())
-            found.append((float(higher), float(stats.binomtest(higher, kept.size, alternative=alternative).pvalue)))
-    statistic, p = np.asarray(found, dtype=np.float64).reshape(-1, 2).T
-    return statistic, p
 
 
 def adjust(p: Floats, method: str) -> Floats:

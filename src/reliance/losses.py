@@ -83,6 +83,9 @@ class Metric:
         By default the name of ``value``.
     target, output, valid, requirement, undefined, labels, positive, columns
         As in `Loss`.
+    by_class : bool
+        Whether the influence is centred within each class of y, as AUC's is: the error of such a metric rests on the
+        rows of the rarer class.
     """
 
     value: Callable[..., Array]
@@ -97,6 +100,7 @@ class Metric:
     labels: bool = False
     positive: bool = False
     columns: tuple[int, int] | None = None
+    by_class: bool = False
 
     def __post_init__(self) -> None:
         _check_fields(self, self.value, self.influence or self.value)
@@ -163,6 +167,7 @@ auc = Metric(
     output="probability",
     undefined=formulas.one_class,
     positive=True,
+    by_class=True,
 )
 r2 = Metric(formulas.MeanOf(formulas.r2), formulas.r2, name="r2", target="real", undefined=formulas.constant_labels)
 rmse = Metric(formulas.MeanOf(formulas.rmse), formulas.rmse, name="rmse", target="real")

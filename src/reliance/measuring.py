@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from reliance import blocks, curves, identified, inference, plans, results, summaries
+from reliance import blocks, curves, freedom, identified, inference, plans, results, summaries
 from reliance.blocks import Run
 from reliance.curves import Curve
 from reliance.executors import Base, Caller
+from reliance.freedom import Support
 from reliance.inference import Floats, Summary
 from reliance.inputs import CURVES, NEED_PAIRS, Problem, check_choice, check_draws
 from reliance.losses import Metric, has_rows
@@ -31,7 +32,7 @@ def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
         if problem.n % 2:
             warnings.warn(f"pairs='halves' leaves out the last of {problem.n} rows", UserWarning, stacklevel=3)
             problem = problem.head(problem.n - 1)
-        return problem, plans.halves(problem.n)
+        return problem, plans.halves(problem.n, problem.key)
     if isinstance(pairs, str):
         raise ValueError(f"pairs={pairs!r} is unknown: choose 'all', 'halves' or a number of shifts")
     return problem, plans.Shifts(problem.n, checked_shifts(pairs, problem.n, "pairs"), problem.key)
@@ -72,6 +73,7 @@ def collect(
     quiet: bool = False,
 ) -> Importance | dict[str, Importance]:
     """One result for each loss, from the moments of a run."""
+    supports = freedom.supports(problem, plan)
     job_of = {feature.name: job for job in jobs for feature in job.features}
     risks = base_risks(problem, base, compare)
     unknown = identified.constant_unless_unused(problem)
@@ -80,7 +82,9 @@ def collect(
     found = {}
     for index, (function, risk) in enumerate(zip(problem.losses, risks, strict=True)):
         moments = {name: of_losses[index] for name, of_losses in run.moments.items()}
-        own = _summaries(problem, base.host_losses[index], plan, compare, has_rows(function), jobs, moments)
+        own = _summaries(
+            problem, base.host_losses[index], plan, compare, has_rows(function), jobs, moments, supports[index]
+        )
         found[function.name] = results.from_summaries(
             [feature.name for feature in problem.features],
             identified.without_errors(unknown, problem.features, own),
@@ -110,6 +114,7 @@ def _summaries(
     per_row: bool,
     jobs: list[Job],
     moments: dict[str, Moments],
+    supports: dict[str, Support],
 ) -> list[Summary]:
     """The summaries of all features under one loss, in their order."""
     found: dict[str, Summary] = {}
@@ -117,12 +122,21 @@ def _summaries(
     lent = inference.lent_units(losses, weights, plan, compare) if moments else None
     for job in jobs:
         if job.linear is not None:
-            found |= summaries.linear_summaries(job.linear, losses, plan, compare, keep_rows=keep_rows)
+            closed = summaries.linear_summaries(job.linear, losses, plan, compare, keep_rows=keep_rows)
+            found |= {name: one.resting_on(supports[name], plan.n) for name, one in closed.items()}
             continue
         # Features that are not used all have the same summary.
         for feature in job.features[:1] if job.route == "unused" else job.features:
             found[feature.name] = inference.summarize(
-                moments[feature.name], losses, weights, plan, compare, per_row=per_row, lent=lent, keep_rows=keep_rows
+                moments[feature.name],
+                losses,
+                weights,
+                plan,
+                compare,
+                per_row=per_row,
+                lent=lent,
+                keep_rows=keep_rows,
+                support=supports[feature.name],
             )
         found |= {feature.name: found[job.features[0].name] for feature in job.features if feature.name not in found}
     return [found[feature.name] for feature in problem.features]

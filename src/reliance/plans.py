@@ -228,13 +228,14 @@ class Shifts:
     """The circulant design: in draw k the row at position q of one random ordering borrows from (q + s_k) mod n.
 
     Each draw is a derangement and uses every donor once. The n-1 shifts of an ordering are all the pairs; draws beyond
-    them start a new ordering. Without a key the ordering is the natural one and the shifts are first, first + 1, ...
+    them start a new ordering. Without a key the ordering is the natural one; without a key, or with ``first``, the
+    shifts are first, first + 1, ...
     """
 
     n: int
     draws: int
     key: int | None = None
-    first: int = 1
+    first: int | None = None
     kind: str = "shifts"
     rectangular: bool = False
     lends: bool = True
@@ -265,10 +266,10 @@ class Shifts:
         return last[1]
 
     def _made_cycle(self, number: int) -> _Cycle:
-        if self.key is None:
-            natural = np.arange(self.n, dtype=np.int64)
-            return _Cycle(natural, natural, np.arange(self.first, self.n, dtype=np.int64))
-        order = rng.ordering(self.key, self.n, number)
+        rows = np.arange(self.n, dtype=np.int64)
+        order = rows if self.key is None else rng.ordering(self.key, self.n, number)
+        if self.key is None or self.first is not None:
+            return _Cycle(order, np.argsort(order), rows[self.first or 1 :])
         return _Cycle(order, np.argsort(order), rng.shifts(self.key, self.n, number))
 
     def _locate(self, columns: range) -> tuple[_Cycle, Indices]:
@@ -310,9 +311,17 @@ def every_shift(n: int) -> Shifts:
     return Shifts(n, n - 1, kind="pairs")
 
 
-def halves(n: int) -> Shifts:
-    """Fisher's split: row i of the first half and row i + n/2 lend each other their feature (n even)."""
-    return Shifts(n, 1, first=n // 2, kind="halves")
+def halves(n: int, key: int | None) -> Shifts:
+    """Fisher's split: the rows at places q and q + n/2 of one random ordering lend each other their feature (n even).
+
+    Without the ordering, rows that were sorted by time or by class would borrow from unlike rows only.
+    """
+    return Shifts(n, 1, key, first=n // 2, kind="halves")
+
+
+def halves_order(n: int, key: int) -> Indices:
+    """The ordering whose places q and q + n/2 are partners."""
+    return halves(n, key).order
 
 
 class Drawn:

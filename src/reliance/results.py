@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, importance_files, inference, plots
+from reliance import export, freedom, importance_files, inference, plots
 from reliance.curves import Curve
 from reliance.inference import Summary
 from reliance.records import Record
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 FORMULATIONS = ("population", "fixed-data", "random-variable")
@@ -124,8 +125,8 @@ class Importance(Record):
 
     def __post_init__(self) -> None:
         known = np.broadcast_to(self.degrees_of_freedom, len(self.names))
-        freedom = np.where(np.isnan(known), inference.degrees_of_freedom(self.plan_kind, self.n), known)
-        object.__setattr__(self, "degrees_of_freedom", freedom)
+        units_less_one = freedom.degrees_of_freedom(self.plan_kind, self.n)
+        object.__setattr__(self, "degrees_of_freedom", np.where(np.isnan(known), units_less_one, known))
         super().__post_init__()
 
     # -----------------------------------------------------------------------------------------------------------------
@@ -179,9 +180,11 @@ class Importance(Record):
             "greater": the model does worse without the feature.
         method : {"t", "paired", "sign-flip", "rank", "wilcoxon", "sign"}
             "t": estimate over population standard error (ratios on the logarithmic scale). "paired": paired t on the
-            row means. "sign-flip": needs ``keep=("rows",)``, exact only for one draw per row. "rank": the base risk's
-            rank among the draws, whose null is that the feature is independent of everything else. "wilcoxon" and
-            "sign": one draw per row only.
+            row means. "sign-flip": needs ``keep=("rows",)``; exact for ``pairs="halves"`` and for new values drawn
+            for each row. With one shift or one independent donor per row, rows share donors and it rejects far less
+            often than its level (a true null of squared error never in a simulation). "rank": the base risk's rank
+            among the draws, whose null is that the feature is independent of everything else. "wilcoxon" and "sign":
+            one draw per row only.
         adjust : {"holm", "bh", "none"}
             For testing several features at once.
         """
@@ -248,6 +251,8 @@ class Importance(Record):
             return
         if self.n < (4 if self.plan_kind == "halves" else 3):
             raise ValueError(f"{what} needs more rows than n={self.n}: give at least 4")
+        if not self.degrees_of_freedom.any():
+            raise ValueError(f"{what} of loss={shown(self.loss)} {freedom.TOO_FEW}, or use formulation='fixed-data'")
         if np.all(self.values == inference.null_value(self.compare)):
             return  # features that are constant in X: not known, as was said
         raise ValueError(

@@ -17,6 +17,7 @@ from reliance.comparisons import Influence, jackknife_spread
 from reliance.corrections import DERIVATIVE_DRAWS, Effect, Runner
 from reliance.draws import DonorDraws, Residuals, Sampler, ValueDraws
 from reliance.features import Feature
+from reliance.freedom import degrees_of_freedom
 from reliance.inference import Summary
 from reliance.inputs import Problem
 from reliance.losses import has_rows
@@ -288,7 +289,7 @@ def _summary(study: Study, case: Measured, loss: int, keep_rows: bool) -> tuple[
         training, freedom = scale * case.effect.training[loss], case.effect.freedom
         variances = [found.std_error**2, float(np.var(training, ddof=1) / len(training))]
         units = found.degrees_of_freedom
-        own = inference.degrees_of_freedom(case.plan.kind, problem.n) if math.isnan(units) else units
+        own = degrees_of_freedom(case.plan.kind, problem.n) if math.isnan(units) else units
         df = float(inference.satterthwaite(variances, [own, freedom]))
         found = found.with_error(math.sqrt(sum(variances)), degrees_of_freedom=df)
     replicates, trained = (

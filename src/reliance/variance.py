@@ -171,7 +171,7 @@ def permutations_variance(r: Array, c: Array, total: Array, lent: Array, draws: 
 
 
 def halves_variance(r: Array) -> Variance:
-    """Row i and row i + n/2 lent each other their feature: n/2 independent pairs, the sample is their means."""
+    """Halves: n/2 independent pairs, the sample is their means; r is in the plan's order, partners n/2 apart."""
     half = r.shape[0] // 2
     if half < 2:
         return Variance(_scalar(r, math.nan), _scalar(r, math.nan))
@@ -241,8 +241,8 @@ def population_variance(
     kind : str
         "pairs", "shifts", "resample", "permutations", "halves", "values", "strata" or "named".
     r, c, total : arrays (n,), (n,), ()
-        Row means and donor terms of the kernel h, and its sum of squares. For 3 <= K < n-1 shifts r and c are in
-        circulant order.
+        Row means and donor terms of the kernel h, and its sum of squares. For 3 <= K < n-1 shifts and for halves r and
+        c are in circulant order.
     draws : int
         K, the draws per row.
     indicator : array (n,), optional
