@@ -51,6 +51,9 @@ def columns(X):
 @pytest.mark.parametrize("call", CALLS)
 def test_what_computes_with_numbers_refuses_codes(call, kind):
     X, f = SEVERAL[kind]
+    if kind == "text" and call.endswith("curves"):  # which name the values that codes stand for
+        assert set(CALLS[call](X, f).curves["city"].labels) == set(TEXT["city"])
+        return
     with pytest.raises((TypeError, ValueError)) as found:
         CALLS[call](X, f)
     words = str(found.value)

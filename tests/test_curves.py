@@ -209,3 +209,56 @@ def test_errors():
     words, options = np.where(y > 0, "yes", "no"), {"loss": "zero_one", "compare": "difference"}
     with pytest.raises(ValueError, match=r"keep='curves' needs numbers.*predict_proba"):
         rl.model_reliance(lambda X: np.where(formula(X) > 0, "yes", "no"), X, words, keep="curves", **options)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Columns that hold no numbers
+
+
+def coded_result(**options):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {
+            "city": ["Rom", "Ulm", "Bonn", "Ulm", "Rom", None],
+            "size": pandas.Categorical(["s", "l", "s", "m", "l", "m"]),
+            "height": np.arange(6.0),
+        }
+    )
+    effect = {"Rom": 1.0, "Ulm": 3.0, "Bonn": -2.0}
+
+    def model(table):
+        own = table["city"].map(effect).fillna(10.0).to_numpy(dtype=float)
+        return own + table["height"].to_numpy() + (table["size"] == "l").to_numpy(dtype=float)
+
+    found = rl.model_reliance(model, frame, np.arange(6.0), compare="difference", keep="curves", **options)
+    return found, effect, frame
+
+
+def test_curves_of_text_and_categories_name_their_values():
+    found, effect, frame = coded_result()
+    rest = np.mean(frame["height"] + (frame["size"] == "l"))
+    city = found.curves["city"]
+    assert sorted(city.labels) == ["Bonn", "Rom", "Ulm", "missing"]
+    for label, mean in zip(city.labels, city.mean, strict=True):
+        assert mean == pytest.approx(effect.get(label, 10.0) + rest)
+    assert sorted(found.curves["size"].labels) == ["l", "m", "s"]
+    assert found.curves["height"].labels is None
+
+
+def test_curves_of_groups_with_text_name_their_values():
+    found, _, _ = coded_result(features=[("city", "height")])
+    curve = found.curves["city+height"]
+    assert curve.labels[0].split(", ") == ["Rom", "0"]
+    assert len(curve.labels) == len(curve.values) == 6
+
+
+@pytest.mark.parametrize("suffix", ["json", "npz"])
+def test_labels_of_curves_are_saved_and_drawn(tmp_path, suffix):
+    found, _, _ = coded_result()
+    found.save(tmp_path / f"curves.{suffix}")
+    loaded = rl.load(tmp_path / f"curves.{suffix}")
+    assert loaded.curves["city"].labels == found.curves["city"].labels
+    assert loaded.curves["height"].labels is None
+    pytest.importorskip("matplotlib")
+    ax = loaded.plot(kind="curve", feature="city")
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == list(found.curves["city"].labels)

@@ -44,11 +44,14 @@ class Curve(Record):
         Partial dependence: the (weighted) mean over all rows of the prediction with the feature at the value.
     ice : array (n, m, *outputs) or None
         Individual conditional expectation: the same for each row, with ``keep="ice"``.
+    labels : tuple of m str, or None
+        Where the values are codes of text, categories or dates of a table: what they stand for.
     """
 
     values: Floats
     mean: Floats
     ice: Floats | None = None
+    labels: tuple[str, ...] | None = None
 
     _dtypes = dict.fromkeys(("values", "mean", "ice"), np.float64)
 
@@ -65,7 +68,7 @@ def with_outputs(problem: Problem, base: Base, route: str = "auto") -> tuple[Pro
             "scores or probabilities, such as model.predict_proba"
         )
     for feature in problem.features:
-        problem.numbers("keep='curves'", feature.columns)
+        problem.numbers("keep='curves'", [j for j in feature.columns if j not in problem.texts])
     whole = "ice" in problem.keep
     count = math.prod(_outputs(problem, base))
     start = 0 if problem.model.shown is None else problem.model.shown[0]
@@ -121,8 +124,19 @@ def curves_of(
             if "ice" in problem.keep:
                 ice = np.stack([cast(Floats, part[1]) for part in parts], axis=-1)
                 ice = ice.reshape((problem.n, len(speakers), *shape))
-            found[feature.name] = Curve(values, mean, ice)
+            found[feature.name] = Curve(values, mean, ice, _labels(problem, feature, columns))
     return {feature.name: found[feature.name] for feature in problem.features}
+
+
+def _labels(problem: Problem, feature: Feature, columns: list[Floats]) -> tuple[str, ...] | None:
+    """What codes stand for, columns of a group side by side; None if there are no codes."""
+    if not any(column in problem.texts for column in feature.columns):
+        return None
+    words = []
+    for column, values in zip(feature.columns, columns, strict=True):
+        texts = problem.texts.get(column)
+        words.append([f"{value:.6g}" if texts is None else texts[int(value)] for value in values.tolist()])
+    return tuple(", ".join(point) for point in zip(*words, strict=True))
 
 
 def _parts(

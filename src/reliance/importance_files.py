@@ -36,6 +36,7 @@ _SOMETIMES = {
     "degrees_of_freedom": files.floats("p"),
     "tree_values": files.floats("p", "B", optional=True),
     **{f"curve_*_{part}": files.floats(optional=part == "ice") for part in _CURVE},
+    "curve_*_labels": files.names(),
 }
 DTYPES = files.dtypes({**_KEPT, **_SOMETIMES})
 
@@ -44,6 +45,7 @@ def write(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
     """Write the fields of an `Importance`."""
     curves: Mapping[str, Curve] = fields["curves"] or {}
     arrays = {f"curve_{k}_{part}": getattr(c, part) for k, c in enumerate(curves.values()) for part in _CURVE}
+    arrays |= {f"curve_{k}_labels": c.labels for k, c in enumerate(curves.values()) if c.labels is not None}
     # Readers of JSON in other languages keep integers to 53 bits only: the key is written as text.
     files.write(path, "Importance", {**fields, "curves": bool(curves), "key": str(fields["key"]), **arrays})
 
@@ -57,12 +59,15 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         parts = [{part: numbered.pop(f"curve_{k}_{part}") for part in _CURVE} for k in range(len(names))]
     except KeyError as error:
         files.refuse(path, f"it lacks {error}", error)
+    for k, part in enumerate(parts):
+        part["labels"] = numbered.pop(f"curve_{k}_labels", None)
     if numbered or not all(_whole(found["n"], **part) for part in parts):
         files.refuse(path, "its curves do not fit its features")
     curves = {name: Curve(**part) for name, part in zip(names, parts, strict=True)}
     return {**found, "curves": curves or None}
 
 
-def _whole(n: int, values: Any, mean: Any, ice: Any) -> bool:
+def _whole(n: int, values: Any, mean: Any, ice: Any, labels: Any) -> bool:
     fits = values.ndim in (1, 2) and mean.shape[:1] == values.shape[:1]
+    fits = fits and (labels is None or len(labels) == len(values))
     return fits and (ice is None or ice.shape == (n, *mean.shape))

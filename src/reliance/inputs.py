@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias, cast
@@ -56,6 +56,8 @@ class Problem:
         Of the P columns.
     coded : tuple of int
         Columns that hold codes of text, categories or dates (see `reliance.tables`), which only the model understands.
+    texts : mapping
+        The value behind each code of these columns in words, if curves are kept.
     """
 
     model: Model
@@ -73,6 +75,7 @@ class Problem:
     keep: frozenset[str]
     names: tuple[str, ...] = ()
     coded: tuple[int, ...] = ()
+    texts: Mapping[int, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -162,6 +165,7 @@ def prepare(
         adapted = models.on_table(adapted, table)
     if adapted.parts is not None:
         losses = assigned(losses, adapted.parts)
+    kept = _checked_keep(keep, keeps)
     return Problem(
         model=adapted,
         store=ArrayStore.of(X),
@@ -175,9 +179,10 @@ def prepare(
         memory=parse_memory(DEFAULT_MEMORY if memory is None else memory),
         block=_checked_block(block),
         progress=_checked_progress(progress),
-        keep=_checked_keep(keep, keeps),
+        keep=kept,
         names=column_names(names, tuple(X.shape[1:])),
         coded=_coded(table, inputs),
+        texts={} if table is None or not kept & set(CURVES) else {j: table.texts(j) for j in table.coded},
     )
 
 

@@ -95,6 +95,12 @@ class Table:
         native = self._frame[:, j].to_native()
         return str(native.dtype if hasattr(type(native), "dtype") else native.type)
 
+    def texts(self, j: int) -> tuple[str, ...]:
+        """The value behind each code of a column, in words."""
+        values = self._frame[:, j][self._speakers[j]]
+        pairs = zip(values.to_list(), values.is_null().to_list(), strict=True)
+        return tuple("missing" if absent or value != value else str(value) for value, absent in pairs)
+
     def decode(self, block: NDArray[Any]) -> Any:
         """Rows of the engine, ``(m, P)``, as a table of the user's own kind with the user's own types."""
         import narwhals as nw

@@ -43,11 +43,12 @@ def curve(
     points : bool, optional
         Points side by side, as for categories, instead of a line; by default for up to 10 values.
     values : sequence of str, optional
-        What to write at the points, in the order of the values (categories are measured as numbers).
+        What to write at the points, in the order of the values; by default the text or category of a table's column.
     rows : int
         Curves of at most so many single rows, evenly spaced over all.
     """
     name, found = _chosen(result, feature)
+    values = found.labels if values is None and points is not False else values
     mean, ice, names = _outputs(found, output)
     if points is None:
         points = values is not None or len(found.values) <= _FEW
