@@ -254,7 +254,7 @@ def assert_one_pass(asarray, method, monkeypatch):
 
 @pytest.mark.parametrize("bootstrap", [None, 5])
 def test_rows_that_each_model_sees(bootstrap):
-    """One base pass with its rows once more, and every pair once: of the good models, or of all if samples of the rows choose others."""
+    """One base pass with its rows once more, and each pair once: of good models, or of all if samples choose others."""
     X, y = made(6)
     seen = dict.fromkeys(LISTED, 0)
 

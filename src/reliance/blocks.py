@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,7 +111,8 @@ def _probe(problem: Problem, call: Caller, predictions: Array) -> Slack:
         data = (problem.flat, at, rows, predictions)
         found: Slack = call.run(_traced_probe, Context((), store.shape), len(chosen[1]), data)
         return found
-    again = call(store.model_input(xp.take(problem.flat, at, axis=0), len(chosen[1])))
+    with unchecked(problem.model.source) if _is_lent(problem) else nullcontext():
+        again = call(store.model_input(xp.take(problem.flat, at, axis=0), len(chosen[1])))
     return rounding.measured(predictions, rows, again[len(chosen[1]) - len(chosen[0]) :, ...])
 
 

@@ -30,10 +30,10 @@ def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:
     per_row = row_bytes + 3 * output_bytes + _CELL_BYTES * len(problem.losses)
     affordable = (problem.memory - fixed) // per_row
     if affordable < 1:
-        what = "for one row" if fixed == 0 else f": sums, losses and predictions of {problem.n} rows take {fixed} bytes"
+        held = f": sums, losses and predictions of {problem.n} rows take {fixed} bytes"
         raise ValueError(
-            f"memory={problem.memory} bytes is too small{'' if fixed else ' '}{what}; pass memory={fixed + per_row} or "
-            "more"
+            f"memory={problem.memory} bytes is too small{held if fixed else ' for one row'}; pass a larger memory=, "
+            f"{fixed + per_row} or more"
         )
     if _array.is_accelerator(problem.xp, problem.device):
         rows = _ACCELERATOR_ROWS
