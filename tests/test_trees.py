@@ -388,3 +388,35 @@ def test_deep_trees_whose_rows_share_cells(shared):
         one = lambda row: model.predict(row[None])[0]  # noqa: E731
         table = oracles.loss_table(one, lambda a, b: (a - b) ** 2, X, y, [j], *oracles.all_pairs(12))
         np.testing.assert_allclose(found.values[j], oracles.answer(table, "difference").value, atol=1e-12)
+
+
+def hungry(kind):
+    """Models of which every row has many walks, or many cells, and their data."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(500, 3)), rng.normal(size=500)
+    if kind == "one column":  # every donor leads every row to a leaf of its own
+        return sk.ExtraTreesRegressor(3, random_state=0).fit(X[:, :1], y), X[:, :1], y, {}
+    if kind == "two columns":
+        return sk.RandomForestRegressor(10, random_state=0).fit(X[:, :2], y), X[:, :2], y, {}
+    if kind == "classes":
+        labels = rng.integers(6, size=500)
+        return sk.RandomForestClassifier(5, random_state=0).fit(X, labels), X, labels, {"loss": "log_loss"}
+    if kind == "two losses":
+        losses = {"loss": ["squared_error", "absolute_error"]}
+        return sk.RandomForestRegressor(5, random_state=0).fit(X, y), X, y, losses
+    return sk.GradientBoostingRegressor(n_estimators=60, max_depth=5).fit(X, y), X, y, {}  # leaf masks
+
+
+@pytest.mark.parametrize("kind", ["one column", "two columns", "classes", "two losses", "masks"])
+def test_trees_keep_to_the_memory(kind):
+    model, X, y, options = hungry(kind)
+    memory = 8_000_000
+    rl.model_reliance(model, X[:30], y[:30], **options)  # imports
+    tracemalloc.start()
+    found = rl.model_reliance(model, X, y, memory=memory, **options)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    found = next(iter(found.values())) if isinstance(found, dict) else found
+    assert set(found.routes) == {"trees"}
+    # Reading the trees, and the rows on which they are checked, are the model's share of it.
+    assert peak < memory + 2_000_000

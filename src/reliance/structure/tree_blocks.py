@@ -31,8 +31,9 @@ from reliance.structure.walks import Pieces, walk_tables
 Floats = NDArray[np.float64]
 # Rows of a block: a tree's part should stay in a core's cache, and an operation be worth its call.
 MASK_ROWS, WALK_ROWS, ACCELERATOR_ROWS = 2048, 256, 2**15
-# Bytes of a walk with its copies; and how many walks a row starts in a tree, roughly.
-_WALK_BYTES, _WALKS = 150, 40
+# Bytes of a walk with its copies, and for each output of it; on how many rows walks are counted, and by how much more
+# others may have.
+_WALK_BYTES, _OUTPUT_BYTES, _COUNTED, _MORE = 120, 80, 8, 1.25
 
 
 class Context(NamedTuple):
@@ -280,9 +281,14 @@ class WalkEngine:
         self.below = np.concatenate(below)
         self.changes = setting.compiled(piece_changes)
         self.rows = WALK_ROWS
-        trees = len(setting.ensemble.roots)
-        self.row_bytes = trees * (_WALK_BYTES * _WALKS + 9 * len(columns))
-        self.held_bytes = self.codes.nbytes + 5 * 8 * len(setting.ensemble.feature)
+        problem, (trees, outputs) = setting.problem, (len(setting.ensemble.roots), setting.ensemble.value.shape[1])
+        counted = np.unique(np.linspace(0, problem.n - 1, _COUNTED).astype(np.int64))
+        walks = max(self.tables.most_walks(self.codes[:, [row]]) for row in counted)
+        each = _WALK_BYTES + _OUTPUT_BYTES * outputs + 24 * len(problem.losses)
+        # Walks; the cells that go a row's way; the sums of rows; whole tables, if they are kept.
+        self.row_bytes = int(_MORE * walks * each) + trees * (9 * len(columns) + 16 * outputs) + 48 * len(columns)
+        self.row_bytes += 40 * int(self.edge[-1]) * sum(is_whole(function) for function in problem.losses)
+        self.held_bytes = self.codes.nbytes + 5 * 8 * len(setting.ensemble.feature) + 64 * int(self.edge[-1])
 
     def block(self, rows: range) -> tuple[NDArray[Any], list[Floats]]:
         setting, codes = self.setting, self.codes[:, rows.start : rows.stop]

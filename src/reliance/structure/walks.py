@@ -102,6 +102,13 @@ class WalkTables:
             b,
         )
 
+    def most_walks(self, codes: Small) -> int:
+        """How many walks the row with the most has, of rows with these cells (columns, b)."""
+        b = codes.shape[1]
+        _, walks, nodes = self._own_paths(codes)
+        arrived, _ = self._walk(codes, walks, nodes)
+        return int(np.bincount(arrived.lane % b, minlength=1).max())
+
     def _own_paths(self, codes: Small) -> tuple[Small, Walks, Small]:
         """The leaf of each lane (tree after tree, row by row), and the walks that leave its way, with their nodes."""
         columns, b = codes.shape
