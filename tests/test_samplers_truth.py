@@ -283,3 +283,84 @@ def test_differences_of_sets_count_the_rows_of_the_fit(sampler):
         assert known - 1e-9 <= delta.degrees_of_freedom[0] <= known + 60
         assert np.isfinite(delta.interval()[0]).all()
         assert 0 <= delta.test().p_value[0] <= 1
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Strata of the evaluated rows, and words
+
+
+def test_several_partitions_may_be_an_array():
+    """Each draw takes one of them: E (x~ - x)^2 is the mean over partitions of twice the variance within strata."""
+    rng = np.random.default_rng(0)
+    strata = rng.integers(0, 3, size=(300, 2))
+    X = np.column_stack([strata[:, 0] + 2.0 * strata[:, 1] + 0.1 * rng.normal(size=300), rng.normal(size=300)])
+    options = {"given": [1], "features": [0], "draws": 10, "rng": 0}
+    result = rl.relative_importance(first, X, X[:, 0], sampler=samplers.Leaves(strata), **options)
+    within = [
+        2 * np.mean([np.var(X[part == label, 0], ddof=1) for label in part])  # one for each row
+        for part in strata.T
+    ]
+    assert result.values[0] == pytest.approx(np.mean(within), rel=0.1)
+    place, order = np.argsort(X[:, 1]), np.sort(X[:, 1])
+    same = samplers.Leaves(lambda Z: strata[place[np.searchsorted(order, Z[:, 0])]])
+    expected = rl.relative_importance(first, X, X[:, 0], sampler=same, **options)
+    assert (result.values, result.std_error) == (expected.values, expected.std_error)
+
+
+@pytest.mark.parametrize("strata", [1, 2])
+def test_strata_are_split_with_the_rows(strata):
+    rng = np.random.default_rng(0)
+    given = rng.integers(0, 3, size=(90, strata))
+    X = np.column_stack([given[:, 0] + 0.1 * rng.normal(size=90), rng.normal(size=90)])
+    sampler = samplers.Leaves(given[:, 0] if strata == 1 else given)
+    options = {"given": [1], "features": [0], "draws": 3, "rng": 0, "cv": 3, "target": "fitted models"}
+    found = rl.cross_validated_importance(
+        lambda X, y: first, X, X[:, 0], method="relative_importance", sampler=sampler, **options
+    )
+    assert found.values[0] == pytest.approx(0.02, rel=0.5) if strata == 1 else found.values[0] > 0.1
+
+
+def test_context_is_split_with_the_rows():
+    """Given what makes it, a feature is left with the variance of its noise, in each fold."""
+    rng = np.random.default_rng(0)
+    cause = rng.normal(size=200)
+    X = np.column_stack([cause + 0.5 * rng.normal(size=200), rng.normal(size=200)])
+    options = {"given": ["cause"], "context": {"cause": cause}, "features": [0], "rng": 0, "cv": 4}
+    found = rl.cross_validated_importance(lambda X, y: first, X, X[:, 0], method="relative_importance", **options)
+    assert found.values[0] == pytest.approx(0.5, rel=0.2)
+
+
+IMAGE = np.random.default_rng(0).normal(size=(8, 60, 60))
+LONG = {"z" * 400: np.arange(8.0)}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"given": ["x[0, 1]"]}, r"of 3600 names the closest are 'x\[0,1\]'"),
+        ({"given": ["cause"]}, r"the names are 'x\[0,0\]', .* and 3595 more"),
+        ({"given": ["z" * 400]}, "neither a feature nor a variable"),
+        ({"given": "z" * 400}, "is a text"),
+        ({"given": IMAGE}, "is a ndarray"),
+        ({"given": [IMAGE]}, "given holds array"),
+        ({"given": [1], "sampler": IMAGE}, "is no sampler"),
+        ({"given": [1], "fit_on": (IMAGE[:0], None)}, r"fit_on: X_train has shape \(0, 60, 60\): pass at least 2 rows"),
+        ({"given": [1], "fit_on": (IMAGE[:1], None), "sampler": "knn"}, "pass at least 2 rows"),
+        ({"given": [1], "fit_on": ([], None)}, r"fit_on: X_train has shape \(0,\)"),
+        ({"given": [1], "context": LONG, "fit_on": (IMAGE, None)}, "context_train lacks"),
+        ({"given": [1], "context": {"z" * 400: np.arange(7.0)}}, "one entry or line for each of the 8 rows"),
+    ],
+)
+def test_words_are_short(options, message):
+    with pytest.raises((TypeError, ValueError), match=message) as caught:
+        rl.relative_importance(lambda X: X[:, 0, 0], IMAGE, IMAGE[:, 0, 0], features=[0], rng=0, **options)
+    assert len(str(caught.value)) <= 300
+
+
+def test_words_about_columns_of_tables_are_short():
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(np.random.default_rng(0).normal(size=(20, 300)), columns=[f"c{j}" for j in range(300)])
+    options = {"given": ["c1"], "features": ["c0"], "rng": 0, "fit_on": (X.rename(columns={"c0": "q"}), None)}
+    with pytest.raises(ValueError, match="it lacks 'c0' and has 'q' besides") as caught:
+        rl.relative_importance(lambda X: np.asarray(X)[:, 0], X, X["c0"].to_numpy(), **options)
+    assert len(str(caught.value)) <= 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import numpy as np
@@ -217,3 +218,12 @@ def test_errors():
         rl.sobol_first(formula, X[:3])
     with pytest.raises(ValueError, match="pairs='some' is unknown"):
         rl.sobol_total(formula, X, pairs="some")
+
+
+def test_nothing_is_drawn_for_first_order_indices():
+    """All pairs are evaluated: equal calls are equal, and there is no random state to give."""
+    assert "rng" not in inspect.signature(rl.sobol_first).parameters
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    one, other = (rl.sobol_first(lambda X: X[:, 0] * X[:, 1], X) for _ in range(2))
+    assert one.key == other.key
+    np.testing.assert_array_equal(one.std_error, other.std_error)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from reliance import export, inference, plots
 from reliance.records import Record
 from reliance.results import Importance, TestResult
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 _SHOWN = 10  # sets, each with its table
@@ -63,7 +64,7 @@ class Delta(Record):
         """The t tests of no difference."""
         if alternative not in inference.ALTERNATIVES:
             known = ", ".join(map(repr, inference.ALTERNATIVES))
-            raise ValueError(f"alternative={alternative!r} is not known: use one of {known}")
+            raise ValueError(f"alternative={shown(alternative)} is not known: use one of {known}")
         statistic, p = inference.t_test(self.values, self.std_error, self.degrees_of_freedom, alternative, False)
         return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
 
@@ -92,7 +93,7 @@ class RelativeImportance(Record, Mapping[str, Importance]):
 
     def __getitem__(self, name: str) -> Importance:
         if name not in self.sets:
-            raise KeyError(f"{name!r} is not one of the sets {export.listed(self.sets)}")
+            raise KeyError(f"{shown(name)} is not one of the sets {export.listed(self.sets)}")
         return self.sets[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -128,7 +129,9 @@ class RelativeImportance(Record, Mapping[str, Importance]):
                 more, left = _training_variance(fits)
                 df, variance = inference.satterthwaite([variance, more], [df, left]), variance + more
         else:
-            raise ValueError(f"the errors of {first!r} and {second!r} are of different kinds and cannot be paired")
+            raise ValueError(
+                f"the errors of {shown(first)} and {shown(second)} are of different kinds and cannot be paired"
+            )
         return Delta(a.names, difference, np.sqrt(variance), df)
 
     def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from reliance._array import Array, device, epsilon, from_host, namespace, sum_dtype, to_host
 from reliance.draws import Host, ValueDraws, check_columns, lower_factor, narrow, normal_values, upload, wide
 from reliance.rng import RandomState, resolve_key, stream
+from reliance.words import shown
 
 Method: TypeAlias = Literal["equicorrelated", "sdp", "mvr"]
 Terms: TypeAlias = tuple[float, Host, Host]  # value, gradient, Hessian
@@ -49,7 +50,7 @@ class Knockoffs:
 
     def __post_init__(self) -> None:
         if self.method not in _METHODS:
-            raise ValueError(f"method={self.method!r} is unknown: pass one of {', '.join(map(repr, _METHODS))}")
+            raise ValueError(f"method={shown(self.method)} is unknown: pass one of {', '.join(map(repr, _METHODS))}")
 
     def fit(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> FittedKnockoffs:
         """Mean and covariance from the rows of X."""

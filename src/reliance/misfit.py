@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from reliance import _array, export
+from reliance import _array
 from reliance._array import Array
 from reliance.draws import Host
+from reliance.words import listed
 
 LEVEL = 1e-3  # of a call: how often one with a right sampler is warned about
 _ROWS = 2048  # that are looked at
@@ -145,10 +146,9 @@ def report(names: Sequence[str], found: Sequence[Misfit | None], remedies: tuple
     wrong[1] = [name for name in wrong[1] if name not in wrong[0]]  # around a wrong mean every spread is one
     for what, bad, remedy in zip(Misfit._fields, wrong, remedies, strict=True):
         if bad:
-            shown = [name if len(name) <= 24 else f"{name[:21]}..." for name in dict.fromkeys(bad)]
             warnings.warn(
-                f"the {what} of what a line leaves of {export.listed(shown, 2)} depends on the given columns, so the "
-                f"draws are wrong and features of no use may look important. {remedy}",
+                f"the {what} of what a line leaves of {listed(dict.fromkeys(bad), 2)} depends on the given columns, so "
+                f"the draws are wrong and features of no use may look important. {remedy}",
                 UserWarning,
                 stacklevel=4,
             )

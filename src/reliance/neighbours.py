@@ -5,6 +5,7 @@ The values are observed ones, so they suit any type of column: categories, count
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from reliance._array import Array, device, from_host, index_dtype, is_accelerator, namespace, sum_dtype, to_host
 from reliance.draws import DonorDraws, Host, check_columns, take_columns
+from reliance.words import shown
 
 _CELLS = 2**21  # distances held at a time
 # Coordinates up to which a k-d tree is faster than all distances.
@@ -219,10 +221,10 @@ class Leaves:
 
     Parameters
     ----------
-    strata : "exact", integer array (n,), callable or None
-        "exact": rows with equal given columns form a stratum. An array: the strata of the evaluated rows. A callable:
-        ``strata(Z)`` for the given columns Z (n, q) of the evaluated rows, on the host, returns integers (n,), or
-        (n, T) for T partitions. None: the leaves of ``tree``.
+    strata : "exact", integer array (n,) or (n, T), callable or None
+        "exact": rows with equal given columns form a stratum. An array: the strata of the evaluated rows, in one or in
+        T partitions, of which each draw takes one at random. A callable: ``strata(Z)`` for the given columns Z (n, q)
+        of the evaluated rows, on the host, returns such an array. None: the leaves of ``tree``.
     tree : estimator or None
         A scikit-learn tree or forest, which is cloned and fitted to predict the target from the given columns on the
         host. None: a decision tree, a classifier if the target is one column of few integers. In a forest each draw
@@ -238,11 +240,11 @@ class Leaves:
 
     def __post_init__(self) -> None:
         if isinstance(self.strata, str) and self.strata != "exact":
-            raise ValueError(f"strata={self.strata!r} is unknown: pass 'exact', an integer array or a callable")
+            raise ValueError(f"strata={shown(self.strata)} is unknown: pass 'exact', an integer array or a callable")
         if self.strata is not None and self.tree is not None:
             raise ValueError("strata and tree are both given: strata are either given or the leaves of the tree")
         if self.tree is not None and not hasattr(self.tree, "apply"):
-            raise TypeError(f"tree={self.tree!r} has no apply(): pass a scikit-learn tree or forest")
+            raise TypeError(f"tree={shown(self.tree)} has no apply(): pass a scikit-learn tree or forest")
         if self.min_leaf < 2:
             raise ValueError(f"min_leaf={self.min_leaf} leaves a row without a donor: give at least 2")
 
@@ -253,6 +255,12 @@ class Leaves:
         if strata is None and given:
             strata = self._grow(_host_columns(X, given), _host_columns(X, target))
         return FittedLeaves(X.shape[1], target, given, strata)
+
+    def for_rows(self, rows: NDArray[np.int64]) -> Leaves:
+        """The same for some of the evaluated rows: an array of strata is theirs."""
+        if self.strata is None or isinstance(self.strata, str) or callable(self.strata):
+            return self
+        return dataclasses.replace(self, strata=np.asarray(to_host(self.strata))[rows])
 
     def _grow(self, Z: Host, T: Host) -> Callable[[Host], Any]:
         from sklearn.base import clone, is_classifier
@@ -302,11 +310,6 @@ class FittedLeaves:
         else:
             found = self.strata(_host_columns(X, self.given)) if callable(self.strata) else self.strata
         found = np.asarray(to_host(found))
-        if found.ndim == 2 and not callable(self.strata):
-            raise ValueError(
-                f"strata is an array of shape {found.shape}: several partitions must come from a callable of the given "
-                "columns, because their error is found by leaving rows out"
-            )
         if found.dtype.kind not in "iub" or found.ndim not in (1, 2) or found.shape[0] != n:
             raise ValueError(
                 f"strata has shape {found.shape} and dtype {found.dtype}, but there are {n} rows: give one integer for "

@@ -14,6 +14,7 @@ import numpy as np
 
 from reliance._array import Array, device, epsilon, from_host, namespace, to_host
 from reliance.draws import Host, narrow, upload, wide
+from reliance.words import listed
 
 _CHUNK = 4096  # rows of kernel values held at a time
 
@@ -131,7 +132,7 @@ def least_squares(
 
 def _refuse_singular(dependent: np.ndarray[Any, Any], labels: tuple[int, ...]) -> None:
     if dependent.any():
-        bad = ", ".join(str(label) for label, is_bad in zip(labels, dependent, strict=True) if is_bad)
+        bad = listed(label for label, is_bad in zip(labels, dependent, strict=True) if is_bad)
         raise ValueError(
             f"given is singular: on the rows of the fit, column {bad} of X is constant or a linear combination of the "
             "other columns of given. Drop such columns from given, or pass Gaussian(ridge=1e-3)"

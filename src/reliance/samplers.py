@@ -44,6 +44,7 @@ from reliance.knockoffs import Knockoffs
 from reliance.neighbours import KNN, Leaves
 from reliance.regressors import OLS, KernelRidge, LinearFit, Regressor, least_squares
 from reliance.rng import Indices
+from reliance.words import listed, shown
 
 __all__ = [
     "KNN",
@@ -69,12 +70,12 @@ def resolve(sampler: str | Sampler) -> Sampler:
     named = {"gaussian": Gaussian, "residual": Residual, "knn": KNN, "leaves": Leaves, "knockoffs": Knockoffs}
     if isinstance(sampler, str):
         if sampler not in named:
-            raise ValueError(f"sampler={sampler!r} is unknown: pass one of {', '.join(map(repr, named))}, or a sampler")
+            raise ValueError(f"sampler={shown(sampler)} is unknown: pass one of {listed(named)}, or a sampler")
         made: Sampler = named[sampler]()
         return made
     if isinstance(sampler, type) or not callable(getattr(sampler, "fit", None)):
         raise TypeError(
-            f"sampler={sampler!r} is no sampler: pass a name ({', '.join(map(repr, named))}) or an object with "
+            f"sampler={shown(sampler)} is no sampler: pass a name ({listed(named)}) or an object with "
             "fit(X, target, given)"
         )
     return sampler
@@ -120,7 +121,7 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         if self.draws not in ("donors", "normal"):
-            raise ValueError(f"draws={self.draws!r} is unknown: pass 'donors' or 'normal'")
+            raise ValueError(f"draws={shown(self.draws)} is unknown: pass 'donors' or 'normal'")
         if self.ridge is not None and not self.ridge > 0:
             raise ValueError(f"ridge={self.ridge} is no penalty: pass a positive number or None")
 
@@ -207,7 +208,7 @@ class Residual:
         if self.folds < 2:
             raise ValueError(f"folds={self.folds} leaves no rows to fit on: give at least 2")
         if self.regressor is not None and not (hasattr(self.regressor, "fit") and _predicts(self.regressor)):
-            raise TypeError(f"regressor={self.regressor!r} has no fit() and predict()")
+            raise TypeError(f"regressor={shown(self.regressor)} has no fit() and predict(): pass an estimator that has")
 
     def fit(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> FittedResidual:
         """The regressions are fitted when the evaluated rows are known."""

@@ -12,6 +12,7 @@ from reliance._array import Array
 from reliance.draws import FittedSampler, Residuals, check_finite, take_columns, wide
 from reliance.regressors import OLS, KernelRidge, least_squares
 from reliance.samplers import FittedGaussian, FittedResidual, Gaussian, Residual, copied, row_folds
+from reliance.words import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +52,10 @@ class Scrambler:
             able = hasattr(given, "fit") and hasattr(given, method)
             by_name = name == "regressor" and _is_kernel_ridge(given)
             if given is not None and not able and not by_name:
-                raise TypeError(f"{name}={given!r:.120} has no fit() and {method}(): pass an estimator that has")
+                raise TypeError(f"{name}={shown(given)} has no fit() and {method}(): pass an estimator that has")
         folds = self.crossfit
         if folds is not None and (isinstance(folds, bool) or not isinstance(folds, int) or folds < 2):
-            raise ValueError(f"crossfit={self.crossfit!r}: pass a number of folds of at least 2, or None")
+            raise ValueError(f"crossfit={shown(self.crossfit)}: pass a number of folds of at least 2, or None")
 
     def fit(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> FittedSampler:
         check_finite(X, (*target, *given))

@@ -29,6 +29,7 @@ from reliance.rng import Indices
 from reliance.scrambling import Thresholds
 from reliance.stores import ArrayStore, Scrambled, Thresholded, Values
 from reliance.variables import Variables
+from reliance.words import listed, shown
 
 Floats = NDArray[np.float64]
 
@@ -141,10 +142,9 @@ def _replacement(problem: Problem, parts: Any, plan: Plan, feature: Feature, ids
 
 def _report_alone(parts: Any, feature: Feature) -> None:
     if isinstance(parts, DonorDraws) and len(parts.alone):
-        shown = ", ".join(map(str, parts.alone[:10].tolist())) + (", ..." if len(parts.alone) > 10 else "")
         warnings.warn(
-            f"feature {feature.name!r}: {len(parts.alone)} rows are alone in their stratum and keep their own value, "
-            f"which makes the importance smaller: rows {shown}. Use larger strata",
+            f"feature {shown(feature.name)}: {len(parts.alone)} rows are alone in their stratum and keep their own "
+            f"value, which makes the importance smaller: rows {listed(parts.alone.tolist())}. Use larger strata",
             UserWarning,
             stacklevel=2,
         )
@@ -188,7 +188,9 @@ def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: A
         refit: Any = None
         if given:
             fitted_on = matrix if study.training is None else study.training
-            refit = study.sampler.fit(fitted_on, feature.columns, given).on(matrix)
+            # A sampler may hold something of each evaluated row, such as given strata.
+            sampler = study.sampler.for_rows(kept) if hasattr(study.sampler, "for_rows") else study.sampler
+            refit = sampler.fit(fitted_on, feature.columns, given).on(matrix)
         if by_plan:
             runner = study.runner.without(gone)
             whole = parts if refit is None else _merged(parts, refit, kept, gone)

@@ -12,6 +12,7 @@ from reliance import _array, rng, tables
 from reliance._array import Array
 from reliance.checked_arrays import as_array
 from reliance.inputs import Problem
+from reliance.words import closest, listed, shown
 
 REST = "rest"
 
@@ -49,7 +50,7 @@ class Variables:
         if found and bad:
             name = next(name for name, place in self.columns.items() if bad[0] in place)
             raise TypeError(
-                f"column {name!r} holds text, categories, dates, missing entries or one of several inputs, and "
+                f"column {shown(name)} holds text, categories, dates, missing entries or one of several inputs, and "
                 "samplers compute with numbers: encode it first, or leave it out of features and given"
             )
         return found
@@ -62,7 +63,7 @@ def check_order(X: Any, context: Any, fit_on: Any) -> None:
         pairs.append(("fit_on[0]", fit_on[0], "fit_on[1]", fit_on[1]))
     for name, rows, other, given in pairs:
         several = given if isinstance(given, Mapping) else {}
-        parts = {f"{other}[{key!r}]": part for key, part in several.items()} or {other: given}
+        parts = {f"{other}[{shown(key)}]": part for key, part in several.items()} or {other: given}
         for label, part in parts.items():
             tables.check_aligned(**{name: rows, label: part})
 
@@ -76,9 +77,9 @@ def gather(problem: Problem, context: Any, y: Array | None, moved: bool = False)
     parts, width = [_array.as_floating(flat)], int(flat.shape[1])
     for name, values in _checked_context(context, flat, moved).items():
         if name in columns:
-            raise ValueError(f"context: {name!r} is the name of a feature, too; give the variable another name")
+            raise ValueError(f"context: {shown(name)} is the name of a feature, too; give the variable another name")
         if y is not None and _is_label(values, as_array(y, "y")):
-            raise ValueError(f"context: {name!r} equals y; the label cannot be conditioned on")
+            raise ValueError(f"context: {shown(name)} equals y; the label cannot be conditioned on")
         columns[name] = tuple(range(width, width + int(values.shape[1])))
         width += int(values.shape[1])
         parts.append(_array.namespace(flat).astype(values, parts[0].dtype))
@@ -95,6 +96,11 @@ def gather_training(fit_on: Any, evaluated: Variables, X: Array, moved: bool = F
     rows = _beside(as_array(rows, "fit_on[0]"), X, moved)
     if _array.namespace(rows) is not _array.namespace(X) or _array.device(rows) != _array.device(X):
         raise TypeError(f"fit_on: X_train is a {_array.describe(rows)} but X is a {_array.describe(X)}: convert it")
+    if len(rows.shape) < 2 or rows.shape[0] < 2:
+        raise ValueError(
+            f"fit_on: X_train has shape {tuple(rows.shape)}: pass at least 2 rows of features, or no fit_on to fit the "
+            "sampler on the rows of X"
+        )
     xp = _array.namespace(rows)
     flat = xp.reshape(rows, (rows.shape[0], -1))
     if int(flat.shape[1]) != evaluated.width:
@@ -103,7 +109,9 @@ def gather_training(fit_on: Any, evaluated: Variables, X: Array, moved: bool = F
     found = {} if context is None else _checked_context(context, flat, moved)
     missing = [name for name in outside if name not in found]
     if missing:
-        raise ValueError(f"fit_on: context_train lacks {missing[0]!r}, which context has: pass it for the same rows")
+        raise ValueError(
+            f"fit_on: context_train lacks {shown(missing[0])}, which context has: pass it for the same rows"
+        )
     dtype = evaluated.matrix.dtype
     parts = [xp.astype(flat, dtype, copy=False), *(xp.astype(found[name], dtype) for name in outside)]
     training = parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
@@ -125,19 +133,20 @@ def _columns(members: Any, variables: Variables) -> Any:
     if isinstance(members, str):
         if members == REST:
             return REST
-        raise TypeError(f"given={members!r} is a text: pass a list of names, [{members!r}], or 'rest'")
+        raise TypeError(f"given={shown(members)} is a text: pass a list of names, [{shown(members)}], or 'rest'")
     if not isinstance(members, Sequence):
-        raise TypeError(f"given={members!r} is a {type(members).__name__}: pass a list of names or indices, or 'rest'")
+        raise TypeError(
+            f"given={shown(members)} is a {type(members).__name__}: pass a list of names or indices, or 'rest'"
+        )
     found: list[int] = []
     for member in members:
         if isinstance(member, bool | np.bool_) or not isinstance(member, str | int | np.integer):
-            raise TypeError(f"given holds {member!r}: name features by name or index, context variables by name")
+            raise TypeError(f"given holds {shown(member)}: name features by name or index, context variables by name")
         if isinstance(member, str):
             if member not in variables.columns:
-                known = ", ".join(map(repr, variables.columns))
                 raise ValueError(
-                    f"given names {member!r}, which is neither a feature nor a variable of context ({known}); the "
-                    "label cannot be conditioned on"
+                    f"given names {shown(member)}, which is neither a feature nor a variable of context: "
+                    f"{closest(member, variables.columns)}. The label cannot be conditioned on"
                 )
             found += variables.columns[member]
         elif not 0 <= int(member) < variables.width:
@@ -157,18 +166,18 @@ def _checked_context(context: Any, flat: Array, moved: bool) -> dict[str, Array]
         )
     found = {}
     for name, given in context.items():
-        values = _beside(as_array(given, f"context[{name!r}]"), flat, moved)
+        values = _beside(as_array(given, f"context[{shown(name)}]"), flat, moved)
         if _array.namespace(values) is not _array.namespace(flat) or _array.device(values) != _array.device(flat):
             raise TypeError(
-                f"context[{name!r}] is a {_array.describe(values)} but X is a {_array.describe(flat)}: convert it"
+                f"context[{shown(name)}] is a {_array.describe(values)} but X is a {_array.describe(flat)}: convert it"
             )
         if values.ndim not in (1, 2) or values.shape[0] != flat.shape[0]:
             raise ValueError(
-                f"context[{name!r}] has shape {tuple(values.shape)}: it must have one entry or line for each of the "
-                f"{flat.shape[0]} rows"
+                f"context[{shown(name)}] has shape {tuple(values.shape)}: it must have one entry or line for each of "
+                f"the {flat.shape[0]} rows"
             )
         if isinstance(values, np.ndarray) and values.dtype.kind in "US":
-            raise TypeError(f"context[{name!r}] holds text: pass categories as integers")
+            raise TypeError(f"context[{shown(name)}] holds text: pass categories as integers")
         found[str(name)] = values[:, None] if values.ndim == 1 else values
     return found
 
@@ -177,7 +186,13 @@ def _same_columns(columns: Mapping[str, Array], evaluated: Variables) -> Array:
     """The columns of a table in the order of X."""
     own = [name for name, place in evaluated.columns.items() if place[0] < evaluated.width]
     if set(own) != set(columns):
-        raise ValueError(f"fit_on: X_train has the columns {sorted(columns)} but X has {sorted(own)}: pass the same")
+        lacks, more = (
+            listed(sorted(one - other)) for one, other in ((set(own), set(columns)), (set(columns), set(own)))
+        )
+        raise ValueError(
+            "fit_on: X_train must have the columns of X; it "
+            + " and ".join(part for part in (lacks and f"lacks {lacks}", more and f"has {more} besides") if part)
+        )
     return np.stack([columns[name] for name in own], axis=1)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import reprlib
 from collections.abc import Iterable
 from typing import Any
 
 _NAME = 40
 _ROOM = 120
+_COMPARED = 20_000  # names that one is compared with
 _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 10**6  # cut once, below
 
@@ -34,3 +36,12 @@ def listed(names: Iterable[Any], most: int = 5) -> str:
             break
     more = len(names) - len(few)
     return ", ".join(few) + (f" and {more} more" if more else "")
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """What a message says of the names there are: the most similar ones, or the first."""
+    names = list(names)
+    similar = difflib.get_close_matches(name[:_NAME], names[:_COMPARED], n=3, cutoff=0.5)
+    if len(names) <= 3 or not similar:
+        return f"the names are {listed(names)}"
+    return f"of {len(names)} names the closest are {listed(similar)}"

@@ -19,6 +19,7 @@ from reliance.inputs import Problem, check_choice, prepare
 from reliance.losses import prediction_shift
 from reliance.records import Record
 from reliance.rng import Indices, RandomState
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 METHODS = ("neighbours", "classifier")
@@ -194,13 +195,13 @@ def extrapolation_check(
 def _check_numbers(rows: Any, limit: Any, folds: Any, method: str, classifier: Any) -> None:
     for name, value, least in (("rows", rows, 2), ("folds", folds, 2)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name}={value!r}: pass an integer of at least {least}")
+            raise ValueError(f"{name}={shown(value)}: pass an integer of at least {least}")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, float | int) or not limit > 0):
-        raise ValueError(f"limit={limit!r}: pass a positive number, or None for the default")
+        raise ValueError(f"limit={shown(limit)}: pass a positive number, or None for the default")
     if classifier is not None and method != "classifier":
         raise ValueError("classifier is given but method='neighbours' uses none: pass method='classifier'")
     if classifier is not None and not hasattr(classifier, "predict_proba"):
-        raise TypeError(f"classifier={classifier!r} has no predict_proba: pass a scikit-learn classifier that has")
+        raise TypeError(f"classifier={shown(classifier)} has no predict_proba: pass a scikit-learn classifier that has")
 
 
 def _scaled(problem: Problem) -> Array:

@@ -121,7 +121,6 @@ def sobol_first(
     *,
     form: str = "independent",
     features: Any = None,
-    rng: RandomState = None,
     memory: int | str | None = None,
     block: Block = None,
     progress: Progress = False,
@@ -138,9 +137,9 @@ def sobol_first(
 
     Parameters
     ----------
-    model, X, features, rng, memory, block, progress, names
+    model, X, features, memory, block, progress, names
         As in `ablation_importance`. The model must have one numeric output. All pairs are evaluated, by the cheapest
-        route that is exact.
+        route that is exact: nothing is drawn at random.
     form : {"independent", "product"}
         Divide by the variance of the predictions, or by that of all f_ik. See the notes of `sobol_total`: for
         independent features both are the same index, for others only the second is one.
@@ -169,7 +168,7 @@ def sobol_first(
     (True, True)
     """
     check_choice(form, FORMS, "form")
-    problem = prepare(model, X, None, features, "prediction_shift", None, rng, memory, block, progress, names, (), ())
+    problem = prepare(model, X, None, features, "prediction_shift", None, 0, memory, block, progress, names, (), ())
     return _by_effects(problem, form, "sobol_first")
 
 

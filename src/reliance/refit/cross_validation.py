@@ -216,6 +216,8 @@ def _measured(data: Fold, model: Any, rows: Indices) -> Importance | dict[str, I
     options = dict(data.options)
     if options.get("context") is not None:  # it has a value for each row of X
         options["context"] = _context_of(options["context"], rows, int(data.y.shape[0]))
+    if hasattr(options.get("sampler"), "for_rows"):  # of given strata
+        options["sampler"] = options["sampler"].for_rows(rows)
     if data.weights is not None:
         options["weights"] = splits.take(data.weights, rows)
     found = data.measure(model, splits.take(data.X, rows), splits.take(data.y, rows), **options)
