@@ -623,7 +623,7 @@ class Silent:
 
 ONES = np.ones(20)
 BAD = {
-    "label": ({"given": ["y"]}, ValueError, "neither a feature nor a variable of context.*the label cannot be"),
+    "label": ({"given": ["y"]}, ValueError, "neither a feature nor a variable of context.*The label cannot be"),
     "unknown name": ({"given": ["age"]}, ValueError, "given names 'age'"),
     "index": ({"given": [4]}, ValueError, "given holds the index 4: X has the columns 0 to 3"),
     "negative index": ({"given": [-1]}, ValueError, "given holds the index -1"),

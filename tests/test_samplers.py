@@ -654,10 +654,16 @@ def test_neighbours_by_tree_and_by_distances(backend, monkeypatch):
             assert np.mean(by_tree == by_distances) > 0.98
 
 
-def test_several_partitions_come_from_a_callable():
-    rows = table()
+def test_several_partitions_of_an_array_or_a_callable():
+    rows, u = table(), uniforms(60, 4, 1)[..., 0]
     several = np.stack([np.arange(60) % 2, np.arange(60) % 3], axis=1)
-    with pytest.raises(ValueError, match="must come from a callable"):
-        Leaves(strata=several).fit(rows, (0,), (1,)).on(rows)
-    drawn = Leaves(strata=lambda Z: several).fit(rows, (0,), (1,)).on(rows)
-    assert drawn.strata is None
+    drawn = [Leaves(strata=strata).fit(rows, (0,), (1,)).on(rows) for strata in (several, lambda Z: several)]
+    assert drawn[0].strata is drawn[1].strata is None
+    donors = drawn[0].donors(range(60), u)
+    np.testing.assert_array_equal(donors, drawn[1].donors(range(60), u))
+    mates = several[donors] == several[np.arange(60)][:, None, :]
+    assert mates.any(axis=2).all()  # of one partition or the other
+    assert (donors != np.arange(60)[:, None]).all()
+    kept = np.arange(5, 60)
+    part = Leaves(strata=several).for_rows(kept).fit(rows[kept], (0,), (1,)).on(rows[kept]).donors(range(55), u[kept])
+    assert (several[kept][part] == several[kept][:, None, :]).any(axis=2).all()
