@@ -125,7 +125,7 @@ def test_bad_input() -> None:
     a, b = IMAGES[:, 0], AGE
     with pytest.raises(ValueError, match=r"X\['b'\] has 3 rows but X\['a'\] has 7"):
         rl.permutation_importance(model, {"a": a, "b": b[:3]}, Y)
-    with pytest.raises(ValueError, match=r"names the input 'c', but X has \['a', 'b'\]"):
+    with pytest.raises(ValueError, match=r"names the input 'c', but X has 'a', 'b'"):
         rl.permutation_importance(model, {"a": a, "b": b}, Y, features=["c"])
     with pytest.raises(ValueError, match=r"a boolean mask of the shape \(4,\) of a row"):
         rl.permutation_importance(model, {"a": a, "b": b}, Y, features={"part": ("a", np.ones(3, dtype=bool))})

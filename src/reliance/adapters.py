@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._array import Array, describe, is_array
+from reliance.words import listed, shown
 
 # The types of ONNX that arrays can have, and NumPy's names for them.
 _TYPES = {
@@ -49,7 +50,9 @@ class OnnxModel:
         try:
             import onnxruntime
         except ImportError as error:
-            raise ImportError(f"path={str(path)!r}: onnxruntime runs such files; install reliance[onnx]") from error
+            raise ImportError(
+                f"path={shown(str(path))}: onnxruntime runs such files; install reliance[onnx]"
+            ) from error
         if not os.path.isfile(path):
             raise FileNotFoundError(f"path={str(path)[-120:]!r} is not a file: pass a model in a file of ONNX")
         chosen = [providers] if isinstance(providers, str) else list(providers)
@@ -67,29 +70,31 @@ class OnnxModel:
         if isinstance(output, int) and 0 <= output < len(outputs):
             output = outputs[output]
         if output not in outputs:
-            raise ValueError(f"output={output!r} is not an output of {os.path.basename(path)!r}: it has {outputs}")
+            raise ValueError(
+                f"output={shown(output)} is not an output of {shown(os.path.basename(path))}: it has {outputs}"
+            )
         self.output = output
         self.__qualname__ = os.path.basename(os.fspath(path))
         for one in self.inputs.values():
             if one.type not in _TYPES:
                 raise TypeError(
-                    f"{self.__qualname__}: input {one.name!r} is a {one.type}: only arrays of numbers are taken"
+                    f"{self.__qualname__}: input {shown(one.name)} is a {one.type}: only arrays of numbers are taken"
                 )
             if one.shape and isinstance(one.shape[0], int):
                 raise ValueError(
-                    f"{self.__qualname__}: input {one.name!r} takes exactly {one.shape[0]} rows at a time: export the "
-                    "model with a dynamic first axis"
+                    f"{self.__qualname__}: input {shown(one.name)} takes exactly {one.shape[0]} rows at a time: export "
+                    "the model with a dynamic first axis"
                 )
 
     def __call__(self, *arrays: NDArray[Any], **named: NDArray[Any]) -> NDArray[Any]:
         given = named or dict(zip(self.inputs, arrays, strict=False))
         if set(given) != set(self.inputs) or len(arrays) > len(self.inputs):
-            raise TypeError(f"{self.__qualname__} has the inputs {list(self.inputs)}: pass X as one array for each")
+            raise TypeError(f"{self.__qualname__} has the inputs {listed(self.inputs)}: pass X as one array for each")
         feeds = {name: self._cast(name, array) for name, array in given.items()}
         (answer,) = self.session.run([self.output], feeds)
         if not isinstance(answer, np.ndarray):
             raise TypeError(
-                f"{self.__qualname__}: output {self.output!r} is a {type(answer).__name__}, not an array: choose "
+                f"{self.__qualname__}: output {shown(self.output)} is a {type(answer).__name__}, not an array: choose "
                 "another with output=, or export the model without a map from labels to probabilities (zipmap)"
             )
         return answer
@@ -100,7 +105,7 @@ class OnnxModel:
             given = describe(array) if is_array(array) else type(array).__name__
             raise TypeError(f"{self.__qualname__} takes NumPy arrays, not a {given}: pass X as NumPy")
         if wanted.kind != array.dtype.kind:
-            raise TypeError(f"{self.__qualname__}: input {name!r} is {wanted} but X is {array.dtype}: convert X")
+            raise TypeError(f"{self.__qualname__}: input {shown(name)} is {wanted} but X is {array.dtype}: convert X")
         return np.ascontiguousarray(array, dtype=wanted)
 
 

@@ -139,8 +139,8 @@ def measure_until(
     check_choice(compare, COMPARE, "compare")
     if not any(has_rows(function) for function in problem.losses):
         raise ValueError(
-            f"draws='auto' watches population intervals, which loss={problem.losses[0].name!r} does not have: pass a "
-            "number of draws, or a metric with an influence function"
+            f"draws='auto' watches population intervals, which loss={shown(problem.losses[0].name)} does not have: "
+            "pass a number of draws, or a metric with an influence function"
         )
     if goal.top is not None and goal.top >= len(problem.features):
         raise ValueError(f"top={goal.top}: {len(problem.features)} features are ranked; pass a smaller number")

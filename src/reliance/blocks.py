@@ -26,6 +26,7 @@ from reliance.reductions import Accumulator, Moments
 from reliance.rounding import Slack
 from reliance.shapes import batches, block_rows, even, fixed_bytes, tile_shape
 from reliance.stores import equal
+from reliance.words import shown
 
 # Sums that wait on the device before they are fetched.
 _MOST_PENDING = 4096
@@ -92,7 +93,7 @@ def base_pass(problem: Problem, call: Caller, probed: bool = True) -> Base:
     for function, values in zip(problem.losses, host, strict=True):
         if not np.isfinite(values).all():
             raise ValueError(
-                f"loss={function.name!r} is NaN or infinite for row {int(np.argmin(np.isfinite(values)))} of X: "
+                f"loss={shown(function.name)} is NaN or infinite for row {int(np.argmin(np.isfinite(values)))} of X: "
                 "check y and the predictions there, or choose another loss"
             )
     width = int(np.prod(predictions.shape[1:], dtype=np.int64)) * _array.itemsize(predictions)

@@ -15,7 +15,7 @@ from reliance._array import Array
 from reliance.kinds import check_kind
 from reliance.loss_formulas import is_numeric
 from reliance.losses import Loss, Metric, takes_weights
-from reliance.words import short
+from reliance.words import short, shown
 
 # Numbers that are looked at together: the answers for all of X would take an eighth of its size.
 _FINITE_CHUNK = 2**16
@@ -158,6 +158,6 @@ def check_takes_weights(function: Loss | Metric, why: str) -> None:
     """A metric that will be called with weights must take them: said before the work."""
     if isinstance(function, Metric) and not takes_weights(function):
         raise TypeError(
-            f"{why}, so metric {function.name!r} is called as (y, prediction, weights), but its functions take "
+            f"{why}, so metric {shown(function.name)} is called as (y, prediction, weights), but its functions take "
             "no weights: give value and influence a third argument, weights=None"
         )

@@ -24,6 +24,7 @@ from reliance._array import (
     sum_dtype,
     to_host,
 )
+from reliance.words import shown
 
 Host: TypeAlias = NDArray[np.float64]
 Values: TypeAlias = Callable[[slice | range, Array], Array]
@@ -137,12 +138,14 @@ def check_columns(X: Array, target: Sequence[int], given: Sequence[int]) -> None
     for name, columns in (("target", target), ("given", given)):
         bad = [column for column in columns if not 0 <= column < X.shape[1]]
         if bad:
-            raise ValueError(f"{name}={tuple(columns)} names column {bad[0]}, but X has {X.shape[1]} columns")
+            raise ValueError(f"{name}={shown(tuple(columns))} names column {bad[0]}, but X has {X.shape[1]} columns")
     if len(target) == 0:
         raise ValueError("target=() names no column: there is nothing to draw")
     both = sorted(set(target) & set(given))
     if both:
-        raise ValueError(f"given={tuple(given)} holds column {both[0]} of the target: given itself it keeps its value")
+        raise ValueError(
+            f"given={shown(tuple(given))} holds column {both[0]} of the target: given itself it keeps its value"
+        )
     check_finite(X, (*target, *given))
 
 

@@ -16,6 +16,7 @@ from reliance._array import Array, device, namespace
 from reliance.kernels import Predict
 from reliance.losses import Loss, Metric
 from reliance.variance import hull, pairs_variance, skewness
+from reliance.words import shown
 
 __all__ = [
     "PairMoments",
@@ -223,14 +224,14 @@ def pairwise_moments(
 def _per_row(loss: Any) -> Loss:
     function = losses.resolve(loss)
     if isinstance(function, Metric):
-        raise ValueError(f"loss={function.name!r} is a whole-set metric: pass a per-row loss")
+        raise ValueError(f"loss={shown(function.name)} is a whole-set metric: pass a per-row loss")
     return function
 
 
 def _positions(columns: Columns, width: int) -> list[int]:
     chosen = [columns] if isinstance(columns, int | np.integer) else [int(c) for c in columns]
     if not chosen or len(set(chosen)) < len(chosen) or not all(0 <= c < width for c in chosen):
-        raise ValueError(f"columns={columns!r}: give distinct positions in range({width})")
+        raise ValueError(f"columns={shown(columns)}: give distinct positions in range({width})")
     return [int(c) for c in chosen]
 
 

@@ -84,7 +84,7 @@ def check_known(value: Any, choices: tuple[str, ...], name: str) -> None:
 def null_value(compare: str) -> float:
     """What a feature that does not matter gives: 0 as a difference or a share of the variance, 1 as a ratio."""
     if compare not in ("difference", "ratio", "share"):
-        raise ValueError(f"compare={compare!r} is not known: use 'difference' or 'ratio'")
+        raise ValueError(f"compare={shown(compare)} is not known: use 'difference' or 'ratio'")
     return 1.0 if compare == "ratio" else 0.0
 
 
@@ -314,13 +314,13 @@ def test(
         return rank_test(_needed_draws(draws, family), null, alternative)
     if draws_per_row > 1 and method != "sign-flip":
         raise ValueError(
-            f"method={method!r} is valid only for one draw per row, this result has {draws_per_row}: means of several "
-            "draws are not symmetric about 0 under the null, and at 20 draws the size of a 0.05 test was measured at "
-            "0.19-0.97. Use method='t', or measure with draws=1"
+            f"method={shown(method)} is valid only for one draw per row, this result has {draws_per_row}: means of "
+            "several draws are not symmetric about 0 under the null, and at 20 draws the size of a 0.05 test was "
+            "measured at 0.19-0.97. Use method='t', or measure with draws=1"
         )
     if rows is None or np.isnan(rows).any():
         raise ValueError(
-            f"method={method!r} needs the values of the rows: measure with keep=('rows',) and a per-row loss"
+            f"method={shown(method)} needs the values of the rows: measure with keep=('rows',) and a per-row loss"
         )
     units = pair_means(rows[:, halves_order(n, key)] - null) if kind == "halves" else rows - null
     if method != "sign-flip":

@@ -218,7 +218,8 @@ def _target(function: Loss | Metric, y: Array | None, model: Model) -> Array | N
         return None
     if y is None:
         raise ValueError(
-            f"y is None but loss={function.name!r} needs labels: pass y, or loss='prediction_shift', which needs none"
+            f"y is None but loss={shown(function.name)} needs labels: pass y, or loss='prediction_shift', which needs "
+            "none"
         )
     if model.classes is None or not compares_labels(function):
         return y
@@ -282,7 +283,7 @@ def _checked_keep(keep: str | Sequence[str], known: Sequence[str]) -> frozenset[
     wanted = (keep,) if isinstance(keep, str) else tuple(keep)
     for name in wanted:
         if name in CURVES and name not in known:
-            raise ValueError(f"keep={name!r}: {NEED_PAIRS}")
+            raise ValueError(f"keep={shown(name)}: {NEED_PAIRS}")
         if not isinstance(name, str) or name not in known:
             can = f"what can be kept is {', '.join(map(repr, known))}" if known else "this method keeps nothing"
             raise ValueError(f"keep={shown(name)} is unknown: {can}")

@@ -124,7 +124,7 @@ def _name(function: Any) -> str:
 def huber(delta: float = 1.0) -> Loss:
     """Half the squared error up to ``delta``, linear beyond."""
     if not 0.0 < delta < float("inf"):
-        raise ValueError(f"huber: delta={delta!r} must be a positive number.")
+        raise ValueError(f"huber: delta={shown(delta)} must be a positive number.")
     name = "huber" if delta == 1 else f"huber(delta={float(delta)!r})"
     return Loss(name, formulas.Pointwise(formulas.huber, (float(delta),)), "real")
 
@@ -132,7 +132,7 @@ def huber(delta: float = 1.0) -> Loss:
 def pinball(q: float = 0.5) -> Loss:
     """The loss whose minimiser is the ``q`` quantile."""
     if not 0.0 < q < 1.0:
-        raise ValueError(f"pinball: q={q!r} must lie strictly between 0 and 1.")
+        raise ValueError(f"pinball: q={shown(q)} must lie strictly between 0 and 1.")
     name = "pinball" if q == 0.5 else f"pinball(q={float(q)!r})"
     return Loss(name, formulas.Pointwise(formulas.pinball, (float(q),)), "real")
 
@@ -319,9 +319,9 @@ def _shaped(loss: Loss | Metric, answer: Any, shape: tuple[int, ...], remedy: st
     given = getattr(answer, "shape", None)
     if given is None or tuple(given) != shape:
         what = type(answer).__name__ if given is None else f"shape {tuple(given)}"
-        raise ValueError(f"loss {loss.name!r} returned {what} instead of shape {shape}: {remedy}.")
+        raise ValueError(f"loss {shown(loss.name)} returned {what} instead of shape {shape}: {remedy}.")
     if not is_numeric(answer):
-        raise TypeError(f"loss {loss.name!r} returned dtype {answer.dtype}: return real numbers.")
+        raise TypeError(f"loss {shown(loss.name)} returned dtype {answer.dtype}: return real numbers.")
     xp = namespace(answer)
     return xp.astype(answer, float_dtype(xp, answer), copy=False)
 

@@ -18,6 +18,7 @@ from reliance.reductions import Moments
 from reliance.results import Importance
 from reliance.structure import routes
 from reliance.structure.routes import Job
+from reliance.words import shown
 
 COMPARE = ("difference", "ratio")
 
@@ -34,7 +35,7 @@ def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
             problem = problem.head(problem.n - 1)
         return problem, plans.halves(problem.n, problem.key)
     if isinstance(pairs, str):
-        raise ValueError(f"pairs={pairs!r} is unknown: choose 'all', 'halves' or a number of shifts")
+        raise ValueError(f"pairs={shown(pairs)} is unknown: choose 'all', 'halves' or a number of shifts")
     return problem, plans.Shifts(problem.n, checked_shifts(pairs, problem.n, "pairs"), problem.key)
 
 
@@ -47,7 +48,7 @@ def measure(
     """
     check_choice(compare, COMPARE, "compare")
     if curves.wants_curves(problem) and plan.kind != "pairs":
-        raise ValueError(f"keep={min(problem.keep & set(CURVES))!r}: {NEED_PAIRS}")
+        raise ValueError(f"keep={shown(min(problem.keep & set(CURVES)))}: {NEED_PAIRS}")
     call = Caller(problem.model, blocks.call_rows(problem))
     with blocks.session(problem):
         base = blocks.base_pass(problem, call)
@@ -148,8 +149,8 @@ def base_risks(problem: Problem, base: Base, compare: str) -> list[float]:
     for function, risk in zip(problem.losses, risks, strict=True):
         if compare == "ratio" and risk <= 0:
             raise ValueError(
-                f"compare='ratio' divides by the base risk, which is {risk:g} under loss={function.name!r}, not above "
-                "0: use compare='difference'"
+                f"compare='ratio' divides by the base risk, which is {risk:g} under loss={shown(function.name)}, not "
+                "above 0: use compare='difference'"
             )
     return risks
 

@@ -15,6 +15,7 @@ from reliance.classes.members import Members
 from reliance.classes.protocol import ClassData, Member, ModelClass, Range
 from reliance.features import Feature
 from reliance.inputs import check_choice
+from reliance.words import shown
 
 __all__ = ["DifferentiableClass", "FiniteClass", "KernelClass", "LinearClass", "Members", "ModelClass"]
 
@@ -77,11 +78,11 @@ class LinearClass:
     def __post_init__(self) -> None:
         check_choice(self.loss, _LOSSES, "loss")
         if self.loss != "squared_error" and not self.fit_intercept:
-            raise ValueError(f"loss={self.loss!r} has an intercept always: pass fit_intercept=True")
+            raise ValueError(f"loss={shown(self.loss)} has an intercept always: pass fit_intercept=True")
         radius = self.ridge
         if radius is not None and (isinstance(radius, bool) or not isinstance(radius, int | float) or not radius > 0):
             raise ValueError(
-                f"ridge={radius!r}: pass the radius of the ball of coefficients, a positive number, or None"
+                f"ridge={shown(radius)}: pass the radius of the ball of coefficients, a positive number, or None"
             )
 
     @property

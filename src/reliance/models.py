@@ -33,6 +33,7 @@ from reliance.modules import home as torch_home
 from reliance.probes import probe
 from reliance.tables import Table
 from reliance.untouched import inherits, plain_torch
+from reliance.words import shown
 
 __all__ = ["FirstLayer", "Linear", "Model", "onnx"]
 
@@ -283,7 +284,7 @@ def adapt(model: object, functions: Sequence[Loss | Metric]) -> Model:
     if callable(model):
         return Model(model, model, session=lambda: watched(model, name_of(model)))
     raise TypeError(
-        f"model={model!r} cannot be called: pass a function batch -> predictions, a fitted scikit-learn estimator "
+        f"model={shown(model)} cannot be called: pass a function batch -> predictions, a fitted scikit-learn estimator "
         "or a torch.nn.Module"
     )
 

@@ -18,6 +18,7 @@ from reliance.classes.protocol import ClassData, Member, ModelClass, Range
 from reliance.inputs import Problem, Progress, check_choice, prepare
 from reliance.model_classes import FiniteClass
 from reliance.rng import RandomState
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 _COMPARE = ("ratio", "difference")
@@ -233,11 +234,15 @@ def _ask(
 ) -> Question:
     check_choice(compare, _COMPARE, "compare")
     if isinstance(model_class, type) or not all(hasattr(model_class, m) for m in ("best", "contains", "ranges")):
-        raise TypeError(f"model_class={model_class!r} is not a class of models: pass rl.LinearClass(), for instance")
+        raise TypeError(
+            f"model_class={shown(model_class)} is not a class of models: pass rl.LinearClass(), for instance"
+        )
     if not _is_number(epsilon) or not 0.0 <= float(epsilon) < math.inf:
-        raise ValueError(f"epsilon={epsilon!r}: pass a number of at least 0, how much worse a good model may be")
+        raise ValueError(f"epsilon={shown(epsilon)}: pass a number of at least 0, how much worse a good model may be")
     if not isinstance(relative, bool | np.bool_):
-        raise TypeError(f"relative={relative!r}: pass True for a share of the reference's risk, False for a risk added")
+        raise TypeError(
+            f"relative={shown(relative)}: pass True for a share of the reference's risk, False for a risk added"
+        )
     # The rows are checked as for a model; which one does not matter here.
     problem = prepare(_no_model, X, y, features, "squared_error", None, rng, memory, None, progress, names)
     data = _class_data(problem, model_class, X, features)
@@ -292,12 +297,14 @@ def _reference_risk(model_class: ModelClass, data: ClassData, reference: Any) ->
     if not _is_number(reference):
         return model_class.contains(data, reference).risk
     if not math.isfinite(reference):
-        raise ValueError(f"reference={reference!r} is no risk: pass a finite number, a model of the class, or None")
+        raise ValueError(
+            f"reference={shown(reference)} is no risk: pass a finite number, a model of the class, or None"
+        )
     best: Member = model_class.best(data)
     if float(reference) < best.risk:
         raise ValueError(
-            f"reference={reference!r} is a risk below {best.risk:g}, that of the best model found in the class: no "
-            "model is that good, the Rashomon set is empty"
+            f"reference={shown(reference)} is a risk below {best.risk:g}, that of the best model found in the class: "
+            "no model is that good, the Rashomon set is empty"
         )
     return float(reference)
 
@@ -309,14 +316,14 @@ def _reference_risk(model_class: ModelClass, data: ClassData, reference: Any) ->
 def _check_confidence(confidence: float | None, loss_bound: float | None, reference: Any) -> None:
     if confidence is None:
         if loss_bound is not None:
-            raise ValueError(f"loss_bound={loss_bound!r} is used with confidence= only: pass both, or neither")
+            raise ValueError(f"loss_bound={shown(loss_bound)} is used with confidence= only: pass both, or neither")
         return
     if not _is_number(confidence) or not 0.0 < float(confidence) < 1.0:
-        raise ValueError(f"confidence={confidence!r}: pass a level between 0 and 1, such as 0.95, or None")
+        raise ValueError(f"confidence={shown(confidence)}: pass a level between 0 and 1, such as 0.95, or None")
     if loss_bound is None or not _is_number(loss_bound) or not 0.0 < float(loss_bound) < math.inf:
         raise ValueError(
             f"confidence= rests on Hoeffding's inequality and needs loss_bound=, what the loss of a row cannot exceed; "
-            f"it is {loss_bound!r}"
+            f"it is {shown(loss_bound)}"
         )
     if reference is None or _is_number(reference):
         raise ValueError(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from reliance import tables, tree_readers
 from reliance._array import Array, device, from_host, is_array, is_floating, namespace, to_host
 from reliance.losses import Loss, Metric, compares_labels
+from reliance.words import shown
 
 _METHODS = {"value": "predict", "probability": "predict_proba", "score": "decision_function"}
 _SEPARATELY = "measure these losses in separate calls"
@@ -46,7 +47,7 @@ def respond(model: Any, functions: Sequence[Loss | Metric], name: str) -> Respon
         del wanted["predict"]
     for method, loss in wanted.items():
         if getattr(model, method, None) is None:
-            raise TypeError(f"model={name} has no {method}, which loss={loss!r} needs: {_instead(model, method)}")
+            raise TypeError(f"model={name} has no {method}, which loss={shown(loss)} needs: {_instead(model, method)}")
     classes = getattr(model, "classes_", None)
     if len(wanted) == 1:
         method = next(iter(wanted))

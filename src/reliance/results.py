@@ -256,7 +256,7 @@ class Importance(Record):
         if np.all(self.values == inference.null_value(self.compare)):
             return  # features that are constant in X: not known, as was said
         raise ValueError(
-            f"{what} needs losses of single rows, which loss={self.loss!r} does not have: use "
+            f"{what} needs losses of single rows, which loss={shown(self.loss)} does not have: use "
             "interval(formulation='fixed-data'), or give the metric its influence function, rl.Metric(value, influence)"
         )
 

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance.words import shown
+
 Indices: TypeAlias = NDArray[np.int64]
 RandomState: TypeAlias = (
     int | Sequence[int] | np.random.Generator | np.random.BitGenerator | np.random.SeedSequence | None
@@ -29,7 +31,7 @@ def resolve_key(rng: RandomState) -> int:
     """
     if isinstance(rng, bool | float | np.floating | np.bool_ | np.random.RandomState):
         raise TypeError(
-            f"rng={rng!r} is not a seed: pass None, an integer, a SeedSequence or a numpy.random.Generator "
+            f"rng={shown(rng)} is not a seed: pass None, an integer, a SeedSequence or a numpy.random.Generator "
             "(numpy.random.default_rng(...))"
         )
     if isinstance(rng, int | np.integer):
@@ -40,7 +42,7 @@ def resolve_key(rng: RandomState) -> int:
         generator = np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"rng={rng!r} is not a seed: pass None, an integer, a SeedSequence or a numpy.random.Generator"
+            f"rng={shown(rng)} is not a seed: pass None, an integer, a SeedSequence or a numpy.random.Generator"
         ) from error
     return int(generator.integers(2**63, dtype=np.int64))
 

@@ -32,6 +32,7 @@ from reliance._array import (
 from reliance.features import Feature
 from reliance.kinds import check_kind
 from reliance.models import Model
+from reliance.words import listed, shown
 
 # Bytes of inputs that are put together for one call on a CPU.
 _CALL_BYTES = 2**25
@@ -90,7 +91,7 @@ class Inputs:
                 part = from_host(part, xp, dev)
             elif device(part) != dev:
                 raise ValueError(
-                    f"X[{name!r}] is on {device(part)} but the model's parameters are on {dev}: move one of them"
+                    f"X[{shown(name)}] is on {device(part)} but the model's parameters are on {dev}: move one of them"
                 )
             moved[name] = part.to(dtype) if dtype is not None and is_floating(xp, part.dtype) else part
         return dataclasses.replace(self, parts=moved)
@@ -134,11 +135,13 @@ def read(X: Any, features: Any, names: Sequence[str] | None) -> Inputs:
         check_kind(part, f"X[{name!r}]")
         if namespace(part) is not namespace(first) or device(part) != device(first):
             raise TypeError(
-                f"X[{name!r}] is a {describe(part)} but X[{first_name!r}] is a {describe(first)}: convert one of them"
+                f"X[{shown(name)}] is a {describe(part)} but X[{shown(first_name)}] is a {describe(first)}: convert "
+                "one of them"
             )
         if part.shape[0] != first.shape[0]:
             raise ValueError(
-                f"X[{name!r}] has {part.shape[0]} rows but X[{first_name!r}] has {first.shape[0]}: they must agree"
+                f"X[{shown(name)}] has {part.shape[0]} rows but X[{shown(first_name)}] has {first.shape[0]}: they must "
+                "agree"
             )
     chosen = _masks(_by_name(features, parts), parts)
     pieces: list[tuple[Any, NDArray[np.bool_] | None]] = []
@@ -163,8 +166,8 @@ def _by_name(features: Any, parts: dict[Any, Array]) -> dict[str, list[Any]]:
         )
     if isinstance(features, str) or not isinstance(features, Sequence):
         raise TypeError(
-            f"features={features!r}: for several inputs pass a list of inputs, or a mapping from names to an input, "
-            "(input, slice), (input, mask) or a list of these"
+            f"features={shown(features)}: for several inputs pass a list of inputs, or a mapping from names to an "
+            "input, (input, slice), (input, mask) or a list of these"
         )
     return _distinct((_label(name), [name]) for name in features)
 
@@ -190,7 +193,7 @@ def _masks(wanted: dict[str, list[Any]], parts: dict[Any, Array]) -> dict[str, d
         for member in members:
             name, where = member if isinstance(member, tuple) and len(member) == 2 else (member, None)
             if isinstance(name, bool) or name not in parts:
-                raise ValueError(f"features: {feature!r} names the input {name!r}, but X has {list(parts)}")
+                raise ValueError(f"features: {shown(feature)} names the input {shown(name)}, but X has {listed(parts)}")
             mask = _mask(where, tuple(parts[name].shape[1:]), f"features: {feature!r}, input {name!r}")
             found[feature][name] = found[feature].get(name, np.zeros_like(mask)) | mask
     return found
@@ -210,7 +213,7 @@ def _mask(where: Any, shape: tuple[int, ...], what: str) -> NDArray[np.bool_]:
             )
         mask |= given
     if not mask.any():
-        raise ValueError(f"{what}: {where!r} chooses nothing of a row of the shape {shape}")
+        raise ValueError(f"{what}: {shown(where)} chooses nothing of a row of the shape {shape}")
     return mask
 
 

@@ -22,6 +22,7 @@ from reliance.classes.protocol import ClassData, Member, Range
 from reliance.draws import Host, narrow, upload, wide
 from reliance.features import Feature
 from reliance.models import Linear, linear_form
+from reliance.words import shown
 
 _LOSSES = {"logistic": "cross_entropy", "hinge": "hinge"}
 _STARTS = 5
@@ -88,9 +89,9 @@ class ConvexLinearClass:
 
     def __init__(self, loss: str = "logistic", radius: float | None = None) -> None:
         if loss not in _LOSSES:
-            raise ValueError(f"loss={loss!r} is unknown: choose 'logistic' or 'hinge'")
+            raise ValueError(f"loss={shown(loss)} is unknown: choose 'logistic' or 'hinge'")
         if radius is not None and not 0 < radius < np.inf:
-            raise ValueError(f"radius={radius!r}: pass a positive number, or None for no limit")
+            raise ValueError(f"radius={shown(radius)}: pass a positive number, or None for no limit")
         object.__setattr__(self, "kind", loss)
         object.__setattr__(self, "radius", None if radius is None else float(radius))
 
@@ -108,8 +109,8 @@ class ConvexLinearClass:
         form = linear_form(model)
         if form is None:
             raise TypeError(
-                f"reference={model!r} is not known to be linear: pass reliance.models.Linear(coef, intercept), or None "
-                "for the best model of the class"
+                f"reference={shown(model)} is not known to be linear: pass reliance.models.Linear(coef, intercept), or "
+                "None for the best model of the class"
             )
         if form[0].shape != (data.X.shape[1],):
             raise ValueError(f"reference has {form[0].size} coefficients, but X has {data.X.shape[1]} columns")

@@ -13,6 +13,7 @@ from reliance import _array
 from reliance.classes.convex_solver import STAGES, Convex, Stage, Values, minimise, remembered
 from reliance.classes.protocol import ClassData
 from reliance.draws import Host, wide
+from reliance.words import shown
 
 _EPS = float(np.finfo(np.float64).eps)
 _WIDTH = 1e-8  # over which the corner of the hinge is rounded in the end
@@ -77,7 +78,7 @@ class Rows:
         if not np.isin(y, wanted).all():
             other = y[~np.isin(y, wanted)][0]
             raise ValueError(
-                f"loss={kind!r} needs labels {wanted[0]:g} and {wanted[1]:g} in y, but y holds {other:g}: recode y"
+                f"loss={shown(kind)} needs labels {wanted[0]:g} and {wanted[1]:g} in y, but y holds {other:g}: recode y"
             )
         if np.all(y == y[0]):
             raise ValueError("y holds one class only: there is nothing to tell apart")

@@ -14,6 +14,7 @@ from reliance.classes.parameter_search import FoundModel, Search
 from reliance.classes.protocol import ClassData, Member, Range
 from reliance.features import Feature
 from reliance.losses import Metric, resolve
+from reliance.words import shown
 
 # The best parameters found for given rows, which are asked for twice: for the bound, and for the ranges.
 _BEST: weakref.WeakKeyDictionary[ClassData, weakref.WeakKeyDictionary[Any, Array]] = weakref.WeakKeyDictionary()
@@ -101,16 +102,16 @@ class DifferentiableClass:
                 "are always some that rely on a feature as much as one likes, wherever the rows say nothing"
             )
         if isinstance(self.radius, bool) or not isinstance(self.radius, int | float) or not 0 < self.radius < math.inf:
-            raise ValueError(f"radius={self.radius!r}: pass a positive number")
+            raise ValueError(f"radius={shown(self.radius)}: pass a positive number")
         for name, none in (("starts", ()), ("steps", ()), ("shifts", (None,)), ("pairs", ("all",))):
             value = getattr(self, name)
             if value not in none and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 also = "".join(f", or {other!r}" for other in none)
-                raise ValueError(f"{name}={value!r}: pass an integer of at least 1{also}")
+                raise ValueError(f"{name}={shown(value)}: pass an integer of at least 1{also}")
         if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate={self.learning_rate!r}: pass a positive number")
+            raise ValueError(f"learning_rate={shown(self.learning_rate)}: pass a positive number")
         if isinstance(resolve(self.loss), Metric):
-            raise ValueError(f"loss={self.loss!r} is a whole-set metric: pass a per-row loss")
+            raise ValueError(f"loss={shown(self.loss)} is a whole-set metric: pass a per-row loss")
         framework_of(self.apply, self.params)  # what cannot be differentiated is an error at once
 
     def best(self, data: ClassData) -> Member:

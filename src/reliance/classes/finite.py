@@ -21,6 +21,7 @@ from reliance.classes.stacked import Fitted
 from reliance.features import Feature
 from reliance.inputs import Problem, prepare
 from reliance.losses import Loss, resolve_all
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 # Which random numbers the resampled rows are (see `rng.stream`), and how many samples of the rows are made at a time.
@@ -77,13 +78,13 @@ class FiniteClass:
         object.__setattr__(self, "models", named)
         count = self.bootstrap
         if count is not None and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
-            raise ValueError(f"bootstrap={count!r}: pass a number of samples of at least 1, or None")
+            raise ValueError(f"bootstrap={shown(count)}: pass a number of samples of at least 1, or None")
         function, *more = resolve_all(self.loss)
         if more:
-            raise ValueError(f"loss={self.loss!r} names several: a class is judged by one loss")
+            raise ValueError(f"loss={shown(self.loss)} names several: a class is judged by one loss")
         if not isinstance(function, Loss):
             raise ValueError(
-                f"loss={function.name!r} is a metric of all rows together: a class needs a loss of single rows"
+                f"loss={shown(function.name)} is a metric of all rows together: a class needs a loss of single rows"
             )
         object.__setattr__(self, "_function", function)
         object.__setattr__(self, "loss", function.name)
@@ -165,7 +166,7 @@ class FiniteClass:
             for k, part in parts.items():
                 if state.risks[k] <= 0.0:
                     raise ValueError(
-                        f"compare='ratio' divides by the risk, which is {state.risks[k]:g} for {part.name!r}, not "
+                        f"compare='ratio' divides by the risk, which is {state.risks[k]:g} for {shown(part.name)}, not "
                         "above 0: pass compare='difference'"
                     )
         if isinstance(advance, Reporter):  # announced in features: here rows are what takes time
@@ -250,17 +251,18 @@ def _named(given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping) and (callable(given) or hasattr(given, "predict") or isinstance(given, str)):
         raise TypeError(f"models is a {type(given).__name__}, not a list: pass [model, ...] or a mapping from names")
     if not isinstance(given, Iterable):
-        raise TypeError(f"models={given!r} is not a list: pass [model, ...] or a mapping from names")
+        raise TypeError(f"models={shown(given)} is not a list: pass [model, ...] or a mapping from names")
     named = dict(given) if isinstance(given, Mapping) else {f"model {k}": m for k, m in enumerate(given)}
     if not named:
         raise ValueError("models is empty: pass at least one fitted model")
     for name in named:
         if not isinstance(name, str):
-            raise TypeError(f"models has the name {name!r}, a {type(name).__name__}: pass names as text")
+            raise TypeError(f"models has the name {shown(name)}, a {type(name).__name__}: pass names as text")
     for (one, model), (other, later) in combinations(named.items(), 2):
         if _same(model, later):
             raise ValueError(
-                f"{one!r} and {other!r} are the same model: pass each once, copies of a model that is trained further"
+                f"{shown(one)} and {shown(other)} are the same model: pass each once, copies of a model that is "
+                "trained further"
             )
     return named
 
@@ -275,7 +277,7 @@ def _check_devices(named: dict[str, Any]) -> None:
     devices = {str(home[0]): name for name, home in homes.items() if home is not None}
     if len(devices) > 1:
         (one, first), (other, second) = list(devices.items())[:2]
-        raise ValueError(f"{first!r} is on {one} and {second!r} on {other}: move the models to one device")
+        raise ValueError(f"{shown(first)} is on {one} and {shown(second)} on {other}: move the models to one device")
 
 
 def _rescaled(moved: Floats, risks: Floats, sample_risks: Floats) -> Floats:

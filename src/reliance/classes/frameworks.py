@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from reliance import modules
 from reliance._array import Array, backend, is_array, namespace
+from reliance.words import shown
 
 
 class Operands(NamedTuple):
@@ -118,7 +119,7 @@ def framework_of(apply: Any, params: Any) -> Framework:
     """Torch for modules and dicts of tensors, otherwise JAX."""
     if not modules.is_torch_module(apply):
         if not callable(apply):
-            raise TypeError(f"apply={apply!r} is neither a torch module nor a function apply(params, X)")
+            raise TypeError(f"apply={shown(apply)} is neither a torch module nor a function apply(params, X)")
         if params is None:
             raise TypeError("params=None: pass the parameters of apply(params, X), as JAX arrays or torch tensors")
     if modules.is_torch_module(apply) or is_tensor_dict(params):

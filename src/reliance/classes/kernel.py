@@ -22,6 +22,7 @@ from reliance.classes.trust_region import Quadratic
 from reliance.draws import Host, narrow, upload, wide
 from reliance.features import Feature
 from reliance.regressors import _median_distance, _squared_distances
+from reliance.words import shown
 
 __all__ = ["RBF", "KernelClass", "KernelModel", "Polynomial", "ProductKernel"]
 
@@ -119,22 +120,22 @@ class KernelClass:
 
     def __post_init__(self) -> None:
         if not callable(self.kernel) and self.kernel not in ("rbf", "polynomial"):
-            raise ValueError(f"kernel={self.kernel!r} is unknown: choose 'rbf', 'polynomial' or pass a function")
+            raise ValueError(f"kernel={shown(self.kernel)} is unknown: choose 'rbf', 'polynomial' or pass a function")
         if self.radius is None or not 0 < self.radius < np.inf:
             raise ValueError(
-                f"radius={self.radius!r}: pass a positive number. A kernel with many landmarks fits almost anything, "
-                "so that without a bound on the norm its good models rely on a feature as much as one likes"
+                f"radius={shown(self.radius)}: pass a positive number. A kernel with many landmarks fits almost "
+                "anything, so that without a bound on the norm its good models rely on a feature as much as one likes"
             )
         if not is_array(self.landmarks) and (isinstance(self.landmarks, bool) or not isinstance(self.landmarks, int)):
-            raise TypeError(f"landmarks={self.landmarks!r}: pass how many rows, or an array (m, P)")
+            raise TypeError(f"landmarks={shown(self.landmarks)}: pass how many rows, or an array (m, P)")
         if isinstance(self.landmarks, int) and self.landmarks < 1:
             raise ValueError(f"landmarks={self.landmarks} is too few: pass at least 1")
         if isinstance(self.degree, bool) or not isinstance(self.degree, int) or self.degree < 1:
-            raise ValueError(f"degree={self.degree!r}: pass an integer of at least 1")
+            raise ValueError(f"degree={shown(self.degree)}: pass an integer of at least 1")
         if self.degree != 3 and self.kernel != "polynomial":
             raise ValueError(f"degree={self.degree} has no effect: it is for kernel='polynomial'")
         if self.bandwidth is not None and callable(self.kernel):
-            raise ValueError(f"bandwidth={self.bandwidth!r} has no effect: scale the columns inside your kernel")
+            raise ValueError(f"bandwidth={shown(self.bandwidth)} has no effect: scale the columns inside your kernel")
 
     @property
     def loss(self) -> str:
@@ -148,8 +149,8 @@ class KernelClass:
         """A `KernelModel` with the class's kernel and landmarks and at most its norm."""
         if not isinstance(model, KernelModel):
             raise TypeError(
-                f"reference={model!r} is no model of the KernelClass: pass a KernelModel, for instance the best or an "
-                "extremal model of a result, or None for the best"
+                f"reference={shown(model)} is no model of the KernelClass: pass a KernelModel, for instance the best "
+                "or an extremal model of a result, or None for the best"
             )
         space = _Space.of(self, data)
         point = space.point(model)
@@ -298,7 +299,7 @@ def _kernel(given: KernelClass, X: Array, landmarks: Array) -> Kernel:
         widths = np.asarray(given.bandwidth, dtype=np.float64)
         widths = np.full(P, widths) if widths.ndim == 0 else widths
     if widths.shape != (P,) or not (widths > 0).all() or not np.isfinite(widths).all():
-        raise ValueError(f"bandwidth={given.bandwidth!r}: pass a positive number, or one for each of {P} columns")
+        raise ValueError(f"bandwidth={shown(given.bandwidth)}: pass a positive number, or one for each of {P} columns")
     return RBF(widths) if given.kernel == "rbf" else Polynomial(widths, given.degree)
 
 

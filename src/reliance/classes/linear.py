@@ -16,6 +16,7 @@ from reliance.classes.ellipsoid import Ellipsoid, Point, ellipsoid_end, range_of
 from reliance.classes.moments import row_moments
 from reliance.classes.protocol import ClassData, Member, Range
 from reliance.features import Feature
+from reliance.words import listed
 
 Floats = NDArray[np.float64]
 
@@ -99,11 +100,10 @@ class LeastSquaresClass:
         moments = row_moments(data)
         if self.radius is None and moments.dependent:
             few = f"{moments.n} rows for {len(moments.mean) - 1} columns: " if moments.n <= len(moments.mean) else ""
-            listed = ", ".join(map(str, moments.dependent[:10]))
             raise ValueError(
-                f"{few}columns {listed} of X are constant or linear combinations of each other, so models of equal "
-                "risk can have any coefficients there and their reliance has no bound: drop columns, or bound the "
-                "coefficients with LinearClass(ridge=radius)"
+                f"{few}columns {listed(moments.dependent)} of X are constant or linear combinations of each other, so "
+                "models of equal risk can have any coefficients there, and their reliance has no bound: drop "
+                "columns, or bound the coefficients with LinearClass(ridge=radius)"
             )
         return Ellipsoid(moments, self.intercept)
 

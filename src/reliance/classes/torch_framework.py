@@ -14,6 +14,7 @@ from reliance import _array, modules
 from reliance._array import Array, describe, epsilon
 from reliance.classes.ascent import tangential
 from reliance.classes.frameworks import Merit, Operands, Pressure, as_column, not_differentiable
+from reliance.words import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ class TorchFramework:
             raise ValueError(f"the model's parameters are on several devices, {', '.join(homes)}: move them to one")
         for name, value in own.items():
             if not value.is_floating_point():
-                raise not_differentiable(f"parameter {name!r} has dtype {value.dtype}")
+                raise not_differentiable(f"parameter {shown(name)} has dtype {value.dtype}")
         shapes = {name: tuple(value.shape) for name, value in own.items()}
         empty = TorchFramework(_module_call(apply) if is_module else apply, apply if is_module else None, shapes, None)
         return replace(empty, first=empty.vector(own if params is None else params))
@@ -91,7 +92,7 @@ class TorchFramework:
         if X.device != self.first.device:
             raise ValueError(
                 f"X is on {X.device} but the model's parameters are on {self.first.device}: move one of them, for "
-                f"instance X.to({str(self.first.device)!r})"
+                f"instance X.to({shown(str(self.first.device))})"
             )
         return X, y
 

@@ -25,6 +25,7 @@ from reliance.reductions import Moments
 from reliance.results import TestResult
 from reliance.rng import RandomState
 from reliance.structure import routes
+from reliance.words import listed, shown
 
 Floats = NDArray[np.float64]
 _BY_PAIR = ("values", "joint", "first", "second", "std_error", "skewness")
@@ -78,7 +79,7 @@ class Interactions(Record):
         """The t tests of no interaction."""
         if alternative not in inference.ALTERNATIVES:
             known = ", ".join(map(repr, inference.ALTERNATIVES))
-            raise ValueError(f"alternative={alternative!r} is not known: use one of {known}")
+            raise ValueError(f"alternative={shown(alternative)} is not known: use one of {known}")
         self._check()
         statistic, p = inference.t_test(self.values, self.std_error, self.n - 1, alternative, False)
         return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
@@ -86,8 +87,8 @@ class Interactions(Record):
     def _check(self) -> None:
         if np.isnan(self.std_error).all():
             raise ValueError(
-                f"loss={self.loss!r} says nothing about single rows, or there are fewer than 3 of them: interactions "
-                "have no error; give the metric its influence function, rl.Metric(value, influence)"
+                f"loss={shown(self.loss)} says nothing about single rows, or there are fewer than 3 of them: "
+                "interactions have no error; give the metric its influence function, rl.Metric(value, influence)"
             )
 
     @property
@@ -189,7 +190,7 @@ def interaction_importance(
     (('x0 × x1', 'x0 × x2', 'x1 × x2'), [True, False, False])
     """
     if isinstance(loss, list | tuple):
-        raise ValueError(f"loss={loss!r} is a list: measure interactions under one loss at a time")
+        raise ValueError(f"loss={shown(loss)} is a list: measure interactions under one loss at a time")
     check_choice(route, routes.ROUTES, "route")
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names)
     chosen = _chosen_pairs(pairs, problem)
@@ -242,7 +243,7 @@ def _plan(problem: Problem, draws: int | str) -> Plan:
     if draws == "all":
         return reliance_plan(problem, "all")[1]
     if isinstance(draws, str):
-        raise ValueError(f"draws={draws!r} is unknown: pass 'all' or a number of shifts")
+        raise ValueError(f"draws={shown(draws)} is unknown: pass 'all' or a number of shifts")
     count = check_draws(draws)
     if count < 3:
         raise ValueError(f"draws={count} is too few to tell rows from draws: pass 3 or more, or 'all'")
@@ -257,21 +258,23 @@ def _chosen_pairs(pairs: Any, problem: Problem) -> list[tuple[Feature, Feature]]
     if pairs is None:
         return list(combinations(problem.features, 2))
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
-        raise TypeError(f"pairs={pairs!r}: pass a list of pairs of features, such as [(0, 1), (0, 2)]")
+        raise TypeError(f"pairs={shown(pairs)}: pass a list of pairs of features, such as [(0, 1), (0, 2)]")
     listed = list(pairs)
     if not listed:
         raise ValueError("pairs is empty: pass at least one pair, or None for all")
     found: dict[frozenset[tuple[int, ...]], tuple[Feature, Feature]] = {}
     for pair in listed:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise TypeError(f"pairs holds {pair!r}: give pairs of two features, such as (0, 1)")
+            raise TypeError(f"pairs holds {shown(pair)}: give pairs of two features, such as (0, 1)")
         one, other = (_feature(entry, problem) for entry in pair)
         shared = set(one.columns) & set(other.columns)
         if shared:
-            raise ValueError(f"pairs holds {pair!r}, whose features share column {min(shared)}: make them disjoint")
+            raise ValueError(
+                f"pairs holds {shown(pair)}, whose features share column {min(shared)}: make them disjoint"
+            )
         key = frozenset((one.columns, other.columns))
         if key in found:
-            raise ValueError(f"pairs holds {one.name!r} with {other.name!r} twice: name each pair once")
+            raise ValueError(f"pairs holds {shown(one.name)} with {shown(other.name)} twice: name each pair once")
         found[key] = (one, other)
     return list(found.values())
 
@@ -286,8 +289,8 @@ def _feature(entry: Any, problem: Problem) -> Feature:
             if not -width <= entry < width:
                 break
             return feature
-    known = ", ".join(repr(feature.name) for feature in problem.features[:10])
-    raise ValueError(f"pairs holds {entry!r}, which is none of the features {known}: give names or column indices")
+    known = listed([feature.name for feature in problem.features])
+    raise ValueError(f"pairs holds {shown(entry)}, which is none of the features {known}: give names or column indices")
 
 
 def _joint(chosen: list[tuple[Feature, Feature]], singles: tuple[Feature, ...]) -> tuple[Feature, ...]:

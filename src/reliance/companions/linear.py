@@ -16,6 +16,7 @@ from reliance.companions.shown import frame
 from reliance.inputs import Problem, check_choice, prepare
 from reliance.losses import prediction_shift, squared_error
 from reliance.records import Record
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 SCALES = ("range", "deviation")
@@ -138,7 +139,9 @@ def linear_importance(
     columns = []
     for feature in problem.features:
         if len(feature.columns) > 1:
-            raise ValueError(f"features: {feature.name!r} is a group, which has no one coefficient: name its columns")
+            raise ValueError(
+                f"features: {shown(feature.name)} is a group, which has no one coefficient: name its columns"
+            )
         columns.append(feature.columns[0])
     own = coef[columns]
     return LinearImportance(
@@ -195,5 +198,7 @@ def _scales(problem: Problem, numbers: Array) -> tuple[Floats, Floats, Floats]:
     low, high, deviation = (np.asarray(a, dtype=np.float64) for a in found)
     if not np.isfinite(deviation).all():
         name = problem.names[int(np.argmin(np.isfinite(deviation)))]
-        raise ValueError(f"X holds NaN or infinite values in column {name!r}: its range is not known; drop those rows")
+        raise ValueError(
+            f"X holds NaN or infinite values in column {shown(name)}: its range is not known; drop those rows"
+        )
     return low, high, deviation

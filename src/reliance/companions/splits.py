@@ -58,7 +58,7 @@ class SplitComparison(Record):
         """The t tests of no difference; "greater": more important on the training data."""
         if alternative not in inference.ALTERNATIVES:
             known = ", ".join(map(repr, inference.ALTERNATIVES))
-            raise ValueError(f"alternative={alternative!r} is not known: use one of {known}")
+            raise ValueError(f"alternative={shown(alternative)} is not known: use one of {known}")
         self._check()
         found = [
             inference.t_test(self.values[k : k + 1], self.std_error[k : k + 1], float(df), alternative, False)
@@ -70,8 +70,8 @@ class SplitComparison(Record):
     def _check(self) -> None:
         if np.isnan(self.std_error).all():
             raise ValueError(
-                f"loss={self.train.loss!r} says nothing about single rows, so the difference has no error: give the "
-                "metric its influence function, rl.Metric(value, influence)"
+                f"loss={shown(self.train.loss)} says nothing about single rows, so the difference has no error: give "
+                "the metric its influence function, rl.Metric(value, influence)"
             )
 
     def to_frame(self, level: float = 0.95) -> Any:

@@ -23,6 +23,7 @@ from reliance.structure import trust
 from reliance.structure.cells import Cells
 from reliance.structure.trees import TreeRoute, tree_route
 from reliance.structure.trust import Disagreement
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 
@@ -59,7 +60,7 @@ class Held(NamedTuple):
 def held_values(problem: Problem, feature: Feature, probabilities: Floats) -> Held:
     if len(feature.columns) > 1:
         raise ValueError(
-            f"features: {feature.name!r} is a group of {len(feature.columns)} columns, which have no one standard "
+            f"features: {shown(feature.name)} is a group of {len(feature.columns)} columns, which have no one standard "
             "deviation to divide by: measure the columns one by one"
         )
     numbers = problem.numbers("a standard deviation", feature.columns)
@@ -67,9 +68,11 @@ def held_values(problem: Problem, feature: Feature, probabilities: Floats) -> He
     known = column[~np.isnan(column)] if column.dtype.kind == "f" else column
     finite = known.astype(np.float64)
     if len(finite) == 0:
-        raise ValueError(f"feature {feature.name!r} is NaN in every row: leave it out of features=")
+        raise ValueError(f"feature {shown(feature.name)} is NaN in every row: leave it out of features=")
     if not np.isfinite(finite).all():
-        raise ValueError(f"feature {feature.name!r} holds infinite values, so it has no standard deviation: drop them")
+        raise ValueError(
+            f"feature {shown(feature.name)} holds infinite values, so it has no standard deviation: drop them"
+        )
     constant = bool(np.min(finite) == np.max(finite))
     values, place = np.unique(nearest_values(finite, probabilities), return_inverse=True)
     rows = np.asarray([np.argmax(column == value) for value in values], dtype=np.int64)

@@ -25,6 +25,7 @@ from reliance.rng import Indices, RandomState
 from reliance.stores import ArrayStore, Lent
 from reliance.structure import routes, trust
 from reliance.structure.distinct import distinct_values
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 
@@ -107,7 +108,7 @@ def local_importance(
     problem = prepare(model, X, y, features, chosen_loss, None, rng, memory, block, progress, names, (), ())
     _check_loss(problem)
     if not isinstance(center, bool | np.bool_):
-        raise TypeError(f"center={center!r}: pass True or False")
+        raise TypeError(f"center={shown(center)}: pass True or False")
     if not center and not contributes:
         raise ValueError("center=False is for contributions to predictions: leave out y and loss")
     chosen = None if rows is None else _checked_rows(rows, problem.n)
@@ -207,7 +208,7 @@ def _of_some(
 def _plan(problem: Problem, draws: Any) -> Any:
     if isinstance(draws, str):
         if draws != "all":
-            raise ValueError(f"draws={draws!r} is unknown: pass 'all' or a number of shifts")
+            raise ValueError(f"draws={shown(draws)} is unknown: pass 'all' or a number of shifts")
         return Pairs(problem.n)
     return Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
 
@@ -217,15 +218,15 @@ def _check_loss(problem: Problem) -> None:
         raise ValueError("loss is a list: local_importance measures one loss at a time, pass one")
     if isinstance(problem.losses[0], Metric):
         raise ValueError(
-            f"loss={problem.losses[0].name!r} is a metric of all rows together: a single row needs a per-row loss, "
-            "such as 'squared_error' or 'log_loss'"
+            f"loss={shown(problem.losses[0].name)} is a metric of all rows together: a single row needs a per-row "
+            "loss, such as 'squared_error' or 'log_loss'"
         )
 
 
 def _checked_rows(rows: Any, n: int) -> Indices:
     host = _array.to_host(rows) if _array.is_array(rows) else np.asarray(rows)
     if host.ndim != 1 or host.size == 0 or host.dtype.kind not in "iu":
-        raise ValueError(f"rows={rows!r}: pass a list of row numbers, such as rows=[0, 5]")
+        raise ValueError(f"rows={shown(rows)}: pass a list of row numbers, such as rows=[0, 5]")
     outside = host[(host < 0) | (host >= n)]
     if outside.size:
         raise ValueError(f"rows holds {int(outside[0])}, but X has {n} rows: give numbers from 0 to {n - 1}")

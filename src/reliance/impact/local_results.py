@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from reliance import export, inference, plots
 from reliance.records import Record
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 _SHOWN = 10
@@ -91,7 +92,9 @@ class LocalImportance(Record):
         """Where a row of X stands in the result."""
         found = np.flatnonzero(self.rows == row)
         if not found.size:
-            raise ValueError(f"row={row!r} was not measured: it must be one of {export.listed(self.rows.tolist())}")
+            raise ValueError(
+                f"row={shown(row)} was not measured: it must be one of {export.listed(self.rows.tolist())}"
+            )
         return int(found[0])
 
     def _table(self) -> export.Table:

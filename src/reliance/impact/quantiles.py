@@ -18,6 +18,7 @@ from reliance.impact.impact_results import Impact
 from reliance.inputs import Block, Problem, Progress, check_choice, prepare
 from reliance.losses import prediction_shift
 from reliance.models import name_of
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 ROUTES = ("auto", "plain")
@@ -142,32 +143,32 @@ def checked_quantiles(quantiles: int | Sequence[float]) -> Floats:
             raise ValueError(f"quantiles={quantiles} is too few: pass 1 or more, or probabilities such as [0.1, 0.9]")
         return np.linspace(0.0, 1.0, int(quantiles) + 2)[1:-1]
     if isinstance(quantiles, bool | str | bytes) or not isinstance(quantiles, Iterable):
-        raise TypeError(f"quantiles={quantiles!r}: pass a number of quantiles or a list of probabilities")
+        raise TypeError(f"quantiles={shown(quantiles)}: pass a number of quantiles or a list of probabilities")
     given = list(quantiles)
     if not given:
         raise ValueError("quantiles is empty: pass a number of quantiles or at least one probability")
     if not all(isinstance(q, float | int | np.floating | np.integer) and not isinstance(q, bool) for q in given):
-        raise TypeError(f"quantiles={given!r}: probabilities must be numbers between 0 and 1")
+        raise TypeError(f"quantiles={shown(given)}: probabilities must be numbers between 0 and 1")
     outside = [q for q in given if not 0.0 < q < 1.0]
     if outside:
-        raise ValueError(f"quantiles holds {outside[0]!r}: probabilities must lie strictly between 0 and 1")
+        raise ValueError(f"quantiles holds {shown(outside[0])}: probabilities must lie strictly between 0 and 1")
     found = np.asarray(given, dtype=np.float64)
     if np.any(np.diff(found) <= 0.0):
-        raise ValueError(f"quantiles={given!r} do not increase: sort them and name each once")
+        raise ValueError(f"quantiles={shown(given)} do not increase: sort them and name each once")
     return found
 
 
 def _with_method(model: Any, method: str) -> Any:
     """The model, asked for another method than the usual one if the user says so."""
     if not isinstance(method, str):
-        raise TypeError(f"method={method!r}: pass the name of a method, such as 'predict' or 'decision_function'")
+        raise TypeError(f"method={shown(method)}: pass the name of a method, such as 'predict' or 'decision_function'")
     if method == "predict":
         return model
     if callable(model):
-        raise TypeError(f"method={method!r}: model {name_of(model)} is a function: pass one for that method")
+        raise TypeError(f"method={shown(method)}: model {name_of(model)} is a function: pass one for that method")
     function = getattr(model, method, None)
     if not callable(function):
-        raise TypeError(f"method={method!r}: model {name_of(model)} has no such method")
+        raise TypeError(f"method={shown(method)}: model {name_of(model)} has no such method")
     return dataclasses.replace(models.adapt(model, [prediction_shift]), predict=function, method=method)
 
 

@@ -24,6 +24,7 @@ from reliance.results import Importance
 from reliance.rng import RandomState
 from reliance.structure import routes
 from reliance.structure.routes import Job
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 FORMS = ("independent", "product")
@@ -236,7 +237,7 @@ def _with_squares(problem: Problem, base: Base, own: Floats) -> tuple[Problem, B
 
 def _check_all_pairs(pairs: str | int, what: str) -> None:
     if pairs != "all":
-        raise ValueError(f"{what} needs the variance within every row: pass pairs='all', got pairs={pairs!r}")
+        raise ValueError(f"{what} needs the variance within every row: pass pairs='all', got pairs={shown(pairs)}")
 
 
 def _as_share(found: Summary, variance: float) -> Summary:

@@ -10,6 +10,7 @@ import numpy as np
 from reliance import inference
 from reliance.plots import style
 from reliance.plots.style import BLUE, GREY, ORANGE, VERMILLION, Floats, Measured
+from reliance.words import shown
 
 if TYPE_CHECKING:
     from reliance.class_results import ClassReliance
@@ -150,10 +151,10 @@ def _samples(result: Any, form: str) -> tuple[Floats, str]:
         if found is not None and found.shape[1] > 1:
             return found, what
     if hasattr(result, "folds"):
-        raise ValueError(f"kind={form!r} shows the spread over splits, and there is one: measure with cv=5, say")
+        raise ValueError(f"kind={shown(form)} shows the spread over splits, and there is one: measure with cv=5, say")
     why = "all pairs have none" if result.draws is None else "one draw has none"
     raise ValueError(
-        f"kind={form!r} shows the spread over draws, and {why}: measure with several, such as "
+        f"kind={shown(form)} shows the spread over draws, and {why}: measure with several, such as "
         "model_reliance(..., pairs=20) or permutation_importance(..., draws=20), or use kind='bar'"
     )
 

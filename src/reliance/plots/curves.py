@@ -11,6 +11,7 @@ import numpy as np
 from reliance import export
 from reliance.plots import style
 from reliance.plots.style import Floats
+from reliance.words import shown
 
 if TYPE_CHECKING:
     from reliance.curves import Curve
@@ -96,12 +97,12 @@ def _chosen(result: Importance, feature: str | None) -> tuple[str, Curve]:
         raise ValueError(f"a curve is of one feature and the result has {len(result.names)}: pass feature=")
     name = result.names[0] if feature is None else feature
     if name not in result.curves:
-        raise ValueError(f"feature={name!r} was not measured: it must be one of {export.listed(result.names)}")
+        raise ValueError(f"feature={shown(name)} was not measured: it must be one of {export.listed(result.names)}")
     found = result.curves[name]
     if found.values.ndim > 1:
         raise ValueError(
-            f"feature={name!r} is a group of {found.values.shape[1]} columns, which no axis holds: measure its columns "
-            "by themselves, or read result.curves"
+            f"feature={shown(name)} is a group of {found.values.shape[1]} columns, which no axis holds: measure its "
+            "columns by themselves, or read result.curves"
         )
     return name, found
 
@@ -114,7 +115,9 @@ def _outputs(found: Curve, output: int | None) -> tuple[Floats, Floats | None, l
     names = [str(index[0] if len(index) == 1 else index) for index in np.ndindex(*shape)] if shape else [""]
     if output is not None:
         if isinstance(output, bool) or not isinstance(output, int | np.integer) or not 0 <= output < len(names):
-            raise ValueError(f"output={output!r} is not one of the model's {len(names)}: give 0 to {len(names) - 1}")
+            raise ValueError(
+                f"output={shown(output)} is not one of the model's {len(names)}: give 0 to {len(names) - 1}"
+            )
         mean, names = mean[:, [output]], [names[output]]
     ice = None
     if found.ice is not None and len(names) == 1:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import export
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 
@@ -39,11 +40,11 @@ class Measured(Protocol):
 def draw(kinds: Mapping[str, Callable[..., Any]], kind: str, result: Any, ax: Any, options: Mapping[str, Any]) -> Any:
     """Draw a result as one of the kinds that it has; the names of options are checked."""
     if not isinstance(kind, str) or kind not in kinds:
-        raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(map(repr, kinds))}")
+        raise ValueError(f"kind={shown(kind)} is not known: use one of {', '.join(map(repr, kinds))}")
     known = list(inspect.signature(kinds[kind]).parameters)[2:]  # after the result and ax
     for name in options:
         if name not in known:
-            raise TypeError(f"kind={kind!r} has no option {name!r}: it takes {', '.join(known) or 'none'}")
+            raise TypeError(f"kind={shown(kind)} has no option {shown(name)}: it takes {', '.join(known) or 'none'}")
     return kinds[kind](result, ax, **options)
 
 
@@ -63,7 +64,7 @@ def axes(ax: Any, width: float, height: float) -> Any:
 def count(most: Any, there: int, name: str = "most") -> int:
     """How many of those that are there to draw."""
     if isinstance(most, bool) or not isinstance(most, int | np.integer):
-        raise TypeError(f"{name}={most!r} is not an integer: give how many to draw")
+        raise TypeError(f"{name}={shown(most)} is not an integer: give how many to draw")
     if most < 1:
         raise ValueError(f"{name}={most} leaves nothing to draw: give 1 or more")
     return min(int(most), there)

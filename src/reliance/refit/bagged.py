@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from reliance.models import Model, name_of
 from reliance.rng import Indices
 from reliance.untouched import inherits
+from reliance.words import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,8 +239,8 @@ def _places(forest: Any, estimator: Any, classes: NDArray[Any]) -> Indices:
     places = np.searchsorted(classes, own)
     if not np.array_equal(classes[np.minimum(places, len(classes) - 1)], own):
         raise ValueError(
-            f"a member of forest={name_of(forest)} has the classes {own.tolist()}, which are not all among the "
-            f"ensemble's classes_ {classes.tolist()}: sort classes_, and let it hold every label"
+            f"a member of forest={name_of(forest)} has the classes {shown(own.tolist())}, which are not all among the "
+            f"ensemble's classes_ {shown(classes.tolist())}: sort classes_, and let it hold every label"
         )
     return places.astype(np.int64)
 
@@ -255,8 +256,8 @@ def _in_places(member: Member, raw: NDArray[Any]) -> NDArray[Any]:
         return raw
     if member.method != "predict_proba":
         raise ValueError(
-            f"a member was fitted on the classes {classes[places].tolist()} only, so its {member.method} cannot be "
-            "compared: choose loss='log_loss' or 'zero_one'"
+            f"a member was fitted on the classes {shown(classes[places].tolist())} only, so its {member.method} cannot "
+            "be compared: choose loss='log_loss' or 'zero_one'"
         )
     shares = np.zeros((len(raw), len(classes)))
     shares[:, places] = raw

@@ -22,6 +22,7 @@ from reliance.refit.null_results import NullImportance
 from reliance.refit.running import Task
 from reliance.results import Importance
 from reliance.rng import RandomState
+from reliance.words import listed
 
 Floats = NDArray[np.float64]
 
@@ -181,7 +182,9 @@ def _result(
     observed = answers[0]
     sizes = {scores.size for scores in (observed.values, *rounds)}
     if len(sizes) > 1:
-        raise ValueError(f"importance={name_of(data.importance)} returned {sorted(sizes)} numbers in different rounds")
+        raise ValueError(
+            f"importance={name_of(data.importance)} returned {listed(sorted(sizes))} numbers in different rounds"
+        )
     width = observed.values.size
     labels = observed.names or (tuple(f"x{j}" for j in range(width)) if names is None else tuple(names))
     if len(labels) != width:

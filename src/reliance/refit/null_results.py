@@ -15,6 +15,7 @@ from scipy import special
 from reliance import export, files, inference, plots
 from reliance.records import Record
 from reliance.results import TestResult
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 FITS = ("normal", "lognormal", "gamma")
@@ -75,7 +76,7 @@ class NullImportance(Record):
             "bh" controls the false discovery rate.
         """
         if method not in METHODS:
-            raise ValueError(f"method={method!r} is not known: use one of {', '.join(map(repr, METHODS))}")
+            raise ValueError(f"method={shown(method)} is not known: use one of {', '.join(map(repr, METHODS))}")
         if method == "empirical":
             # A tie must not be lost to rounding.
             slack = 1e-12 * np.max(np.abs(self.null), axis=1, initial=0.0)
@@ -93,7 +94,7 @@ class NullImportance(Record):
         large one proves little.
         """
         if method not in FITS:
-            raise ValueError(f"method={method!r} is fitted to nothing: use one of {', '.join(map(repr, FITS))}")
+            raise ValueError(f"method={shown(method)} is fitted to nothing: use one of {', '.join(map(repr, FITS))}")
         from scipy import stats  # slow to import, and rarely wanted
 
         pairs = zip(self.null, self._tails(method), strict=True)
@@ -105,11 +106,11 @@ class NullImportance(Record):
         if method != "normal" and (self.null <= 0.0).any():
             bad = [name for name, row in zip(self.names, self.null, strict=True) if (row <= 0.0).any()]
             raise ValueError(
-                f"method={method!r} is for positive importances, and the null of {export.listed(bad)} has others: use "
-                "method='normal' or 'empirical'"
+                f"method={shown(method)} is for positive importances, and the null of {export.listed(bad)} has others: "
+                "use method='normal' or 'empirical'"
             )
         if self.rounds < 2:
-            raise ValueError(f"method={method!r} fits a distribution to {self.rounds} round: run at least 2")
+            raise ValueError(f"method={shown(method)} fits a distribution to {self.rounds} round: run at least 2")
         return [_FITTERS[method](row) if np.isfinite(row).all() else _unknown for row in self.null]
 
     def _known(self) -> NDArray[np.bool_]:

@@ -34,6 +34,7 @@ from reliance.results import Importance
 from reliance.rng import Indices, RandomState
 from reliance.stores import ArrayStore
 from reliance.structure.trees import in_order
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 _BLOCK_ROWS = 16384
@@ -128,8 +129,8 @@ def out_of_bag_importance(
     for function in resolve_all(loss):
         if isinstance(function, Metric):
             raise ValueError(
-                f"loss={function.name!r} is a metric of all rows together, and each tree has out-of-bag rows of its "
-                "own: choose a loss of single rows, such as 'squared_error' or 'zero_one'"
+                f"loss={shown(function.name)} is a metric of all rows together, and each tree has out-of-bag rows of "
+                "its own: choose a loss of single rows, such as 'squared_error' or 'zero_one'"
             )
     problem = prepare(forest, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
     count = check_draws(draws)

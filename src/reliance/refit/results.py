@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from reliance import export, files, inference, plots
 from reliance.records import Record
 from reliance.results import TestResult
+from reliance.words import shown
 
 Floats = NDArray[np.float64]
 TARGETS = ("fitted models", "algorithm")
@@ -147,7 +148,7 @@ class AlgorithmReliance(Record):
         """
         if alternative not in inference.ALTERNATIVES:
             known = ", ".join(map(repr, inference.ALTERNATIVES))
-            raise ValueError(f"alternative={alternative!r} is not known: use one of {known}")
+            raise ValueError(f"alternative={shown(alternative)} is not known: use one of {known}")
         self._check_rows()
         df, ratio = self.degrees_of_freedom, self.compare == "ratio"
         statistic, p = inference.t_test(self.values, self.std_error, df, alternative, ratio)
@@ -157,8 +158,8 @@ class AlgorithmReliance(Record):
         if self.target == "fitted models" and np.isnan(self.models_error).all():
             raise ValueError(
                 "the target 'fitted models' needs losses of single rows, and test sets that share none: "
-                f"loss={self.loss!r} in {self.folds.shape[1]} splits has no such error; use target='algorithm' with "
-                "cv=, or give a metric its influence function, rl.Metric(value, influence)"
+                f"loss={shown(self.loss)} in {self.folds.shape[1]} splits has no such error; use target='algorithm' "
+                "with cv=, or give a metric its influence function, rl.Metric(value, influence)"
             )
 
     # -----------------------------------------------------------------------------------------------------------------
@@ -235,7 +236,7 @@ class AlgorithmReliance(Record):
 def check_target(target: Any, splits: int) -> str:
     """One of the two targets; the algorithm's needs several splits."""
     if not isinstance(target, str) or target not in TARGETS:
-        raise ValueError(f"target={target!r} is unknown: choose one of {', '.join(map(repr, TARGETS))}")
+        raise ValueError(f"target={shown(target)} is unknown: choose one of {', '.join(map(repr, TARGETS))}")
     if target == "algorithm" and splits < 2:
         raise ValueError(
             "target='algorithm' needs several fits of the same algorithm, and one test set has one: pass cv= instead "

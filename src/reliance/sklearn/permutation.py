@@ -16,6 +16,7 @@ from reliance.sklearn import scorers
 from reliance.sklearn.replay import Replay, seed_of
 from reliance.sklearn.rows import Rows, read_rows
 from reliance.sklearn.scorers import Reading
+from reliance.words import shown
 
 # Estimators check their input at each call: few, large calls.
 _CALL_ROWS = 16384
@@ -177,9 +178,9 @@ def _checked_samples(max_samples: Any, n: int) -> int:
             return int(max_samples)
     elif isinstance(max_samples, float | np.floating) and 0.0 < max_samples <= 1.0:
         return int(max_samples * n)
-    raise ValueError(f"max_samples={max_samples!r}: pass a number of rows, or a share in (0, 1]")
+    raise ValueError(f"max_samples={shown(max_samples)}: pass a number of rows, or a share in (0, 1]")
 
 
 def _check_repeats(n_repeats: Any) -> None:
     if isinstance(n_repeats, bool) or not isinstance(n_repeats, int | np.integer) or n_repeats < 1:
-        raise ValueError(f"n_repeats={n_repeats!r}: pass how many times each column is permuted, at least 1")
+        raise ValueError(f"n_repeats={shown(n_repeats)}: pass how many times each column is permuted, at least 1")

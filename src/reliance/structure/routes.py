@@ -22,6 +22,7 @@ from reliance.structure.distinct import distinct_values
 from reliance.structure.first_layer import FEWEST_COLUMNS, first_layer_problem
 from reliance.structure.linear import LinearRoute, linear_route
 from reliance.structure.trees import TreeRoute, tree_route
+from reliance.words import shown
 
 R = TypeVar("R")
 ROUTES = ("auto", "plain", "distinct", "trees", "linear", "first_layer")
@@ -54,7 +55,7 @@ def jobs(problem: Problem, base: Base, plan: Plan, route: str) -> list[Job]:
         return [Job("plain", problem.features, plan, problem)]
     if not plan.rectangular:
         raise ValueError(
-            f"route={route!r} is for all pairs under per-row losses: pass pairs='all' and no whole-set metric"
+            f"route={shown(route)} is for all pairs under per-row losses: pass pairs='all' and no whole-set metric"
         )
     linear = _trusted("linear", problem, route, linear_route, base)
     if linear is not None:
@@ -91,7 +92,7 @@ def _engine_jobs(problem: Problem, base: Base, features: tuple[Feature, ...], pl
             found.append(Job("distinct", (feature,), classes, problem if behind is None else behind))
         elif route == "distinct":
             raise ValueError(
-                f"route='distinct': all {problem.n} values of feature {feature.name!r} differ; pass 'auto'"
+                f"route='distinct': all {problem.n} values of feature {shown(feature.name)} differ; pass 'auto'"
             )
         else:
             rest.append(feature)
@@ -191,9 +192,9 @@ def _tree_job(trees: TreeRoute, feature: Feature, plan: Plan, problem: Problem, 
         return Job("trees", (feature,), cells.plan, problem, trees=(trees, cells))
     if route == "trees":
         raise ValueError(
-            f"route='trees': for feature {feature.name!r} the model has to be called, because it is a group of columns "
-            "or splits are categorical in trees of more than 64 leaves, or because labels of a forest with mixed "
-            "leaves are compared, whose ties its library breaks by rounding: pass route='auto'"
+            f"route='trees': for feature {shown(feature.name)} the model has to be called, because it is a group of "
+            "columns or splits are categorical in trees of more than 64 leaves, or because labels of a forest with "
+            "mixed leaves are compared, whose ties its library breaks by rounding: pass route='auto'"
         )
     # The model is called, but once for each cell only.
     return Job("distinct", (feature,), cells.plan, problem)
