@@ -409,8 +409,8 @@ def test_torch_sequential_never_recomputes_the_wide_product(monkeypatch):
     found = rl.model_reliance(net, X, y, features=[0, 7], keep="rows")
     assert found.routes == ("first_layer", "first_layer")
     assert_same(found, plain)
-    # The base pass, and its rows once more in a batch of 63; 64 replaced rows for each feature and the rows as they are,
-    # on which the route is checked.
+    # The base pass, and its rows once more in a batch of 63; 64 replaced rows for each feature and the rows as they
+    # are, on which the route is checked.
     assert sum(m for m, width in rows if width == 100) == 30 + 63 + 2 * 64 + 30
     assert net.training
 
