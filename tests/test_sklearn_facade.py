@@ -52,7 +52,7 @@ def assert_same(estimator: Any, X: Any, y: Any, **options: Any) -> Any:
     ):
         for name in ("importances", "importances_mean", "importances_std"):
             np.testing.assert_allclose(mine[name], other[name], rtol=1e-12, atol=1e-12)
-        assert mine.intervals.shape == (mine.importances.shape[0], 2)
+        assert dict(mine)["intervals"].shape == (mine.importances.shape[0], 2)
         assert len(mine.names) == mine.importances.shape[0]
     return ours
 

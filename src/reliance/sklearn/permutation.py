@@ -58,7 +58,7 @@ def permutation_importance(
     random_state : int, RandomState or None
     sample_weight : array (n,), optional
     max_samples : int or float
-        Rows that are permuted: a number of them or a share.
+        Rows that are permuted: a number of them or a share, at least 2.
 
     Returns
     -------
@@ -66,7 +66,15 @@ def permutation_importance(
         ``importances_mean`` (P,), ``importances_std`` (P,), ``importances`` (P, n_repeats), and ``names`` (P,),
         ``intervals`` (P, 2): 95% population intervals, nan where the scorer has neither losses of single rows nor an
         influence function that is known (accuracy, R2, squared, absolute and root mean squared error, and for two
-        classes AUC and log loss have). With several scorers a dict of these by name.
+        classes AUC and log loss have), and ``skewed`` (P,), whether the losses are so skewed that its interval may
+        cover less, which a warning says when the intervals are asked for. With several scorers a dict of these by
+        name.
+
+    Notes
+    -----
+    With ``max_samples`` below 1, scikit-learn's importances are the score of all rows less that of the permuted ones.
+    The intervals are of the score of the permuted rows, before and after: they aim at the same importance over new
+    data, but need not be centred at ``importances_mean``, which has the difference between the two sets of rows in it.
 
     References
     ----------
@@ -153,21 +161,23 @@ def _measured(
 
 
 def _bunch(parts: list[Importance], offset: float, names: tuple[str, ...]) -> Any:
-    from sklearn.utils import Bunch
+    from reliance.sklearn.answers import Answer
 
     importances = np.concatenate([part.importances for part in parts]) + offset
-    return Bunch(
+    return Answer(
         importances_mean=np.mean(importances, axis=1),
         importances_std=np.std(importances, axis=1),
         importances=importances,
-        intervals=np.concatenate([_intervals(part) for part in parts]) + offset,
+        # Not moved by the offset: the permuted rows know their own error, and nothing of that of the other rows.
+        intervals=np.concatenate([_intervals(part) for part in parts]),
+        skewed=np.concatenate([np.isin(part.names, part._skewed()) for part in parts]),
         names=np.asarray(names),
     )
 
 
 def _intervals(part: Importance) -> NDArray[np.float64]:
     unknown = np.isnan(part.std_error).all()
-    return np.full((len(part.names), 2), np.nan) if unknown else part.interval(_LEVEL)
+    return np.full((len(part.names), 2), np.nan) if unknown else part._interval(_LEVEL)
 
 
 def _checked_samples(max_samples: Any, n: int) -> int:
@@ -175,10 +185,19 @@ def _checked_samples(max_samples: Any, n: int) -> int:
         if max_samples > n:
             raise ValueError(f"max_samples must be <= n_samples, which is {n}; max_samples={max_samples}")
         if max_samples >= 1:
-            return int(max_samples)
+            return _enough(int(max_samples), max_samples, n)
     elif isinstance(max_samples, float | np.floating) and 0.0 < max_samples <= 1.0:
-        return int(max_samples * n)
+        return _enough(int(max_samples * n), max_samples, n)
     raise ValueError(f"max_samples={shown(max_samples)}: pass a number of rows, or a share in (0, 1]")
+
+
+def _enough(rows: int, max_samples: Any, n: int) -> int:
+    if rows < 2:
+        raise ValueError(
+            f"max_samples={shown(max_samples)} of {n} rows is {rows}: pass at least 2 rows, because one row has no "
+            "other to take a value from"
+        )
+    return rows
 
 
 def _check_repeats(n_repeats: Any) -> None:

@@ -1,0 +1,39 @@
+"""What the functions in scikit-learn's place return."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import numpy as np
+
+from reliance.words import listed
+
+
+@functools.cache
+def _answer() -> type:
+    from sklearn.utils import Bunch
+
+    class Answer(Bunch):  # type: ignore[misc]
+        """A Bunch that warns of very skewed losses when its intervals are asked for, and not before."""
+
+        def __getitem__(self, key: str) -> Any:
+            names = np.asarray(self["names"])[self["skewed"]].tolist() if key == "intervals" else []
+            if names:
+                warnings.warn(
+                    f"the losses of {listed(names, 3)} are very skewed for so few rows: intervals may cover less than "
+                    "95%; more rows help, or a score with lighter tails",
+                    stacklevel=3,
+                )
+            return super().__getitem__(key)
+
+    Answer.__qualname__ = "Answer"  # where pickle finds it
+    return Answer
+
+
+def __getattr__(name: str) -> Any:
+    """``Answer``, whose base class is scikit-learn's and is imported when it is first wanted."""
+    if name == "Answer":
+        return _answer()
+    raise AttributeError(name)
