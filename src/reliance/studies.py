@@ -17,7 +17,7 @@ from reliance.comparisons import Influence, jackknife_spread
 from reliance.corrections import DERIVATIVE_DRAWS, Effect, Runner
 from reliance.draws import DonorDraws, Residuals, Sampler, ValueDraws
 from reliance.features import Feature
-from reliance.freedom import degrees_of_freedom
+from reliance.freedom import FEWEST, Support, degrees_of_freedom, supports
 from reliance.inference import Summary
 from reliance.inputs import Problem
 from reliance.losses import has_rows
@@ -268,16 +268,26 @@ def _estimates(
 # Summaries and results
 
 
-def _summary(study: Study, case: Measured, loss: int, keep_rows: bool) -> tuple[Summary, Influence]:
+def _summary(study: Study, case: Measured, loss: int, keep_rows: bool, support: Support) -> tuple[Summary, Influence]:
     """The summary of one feature under one loss, and how rows move it (p = 1)."""
     problem, base = study.runner.problem, study.runner.base.host_losses[loss]
     effect = None if case.effect is None else case.effect.rows[loss]
     per_row, weights = has_rows(problem.losses[loss]), problem.host_weights
     found = inference.summarize(
-        case.moments[loss], base, weights, case.plan, study.compare, per_row=per_row, keep_rows=keep_rows, effect=effect
+        case.moments[loss],
+        base,
+        weights,
+        case.plan,
+        study.compare,
+        per_row=per_row,
+        keep_rows=keep_rows,
+        effect=effect,
+        support=support,
     )
-    training, freedom = None, None
+    training, left = None, None
     if not per_row:  # a metric that says nothing about rows has no error but that of its draws
+        return found, Influence(np.full((problem.n,), np.nan), None, None)
+    if support.units < FEWEST:  # it rests on too few rows, whatever the sampler adds
         return found, Influence(np.full((problem.n,), np.nan), None, None)
     if case.replicates is not None:
         variances = [jackknife_spread(case.replicates[:, loss][None, :])[0] ** 2]
@@ -288,17 +298,17 @@ def _summary(study: Study, case: Measured, loss: int, keep_rows: bool) -> tuple[
         found = found.with_error(math.sqrt(sum(variances)), 0.0, float(inference.satterthwaite(variances, freedoms)))
     elif case.effect is not None and case.effect.training is not None:
         scale = 1.0 / inference.risk(base, problem.host_weights) if study.compare == "ratio" else 1.0
-        training, freedom = scale * case.effect.training[loss], case.effect.freedom
+        training, left = scale * case.effect.training[loss], case.effect.freedom
         variances = [found.std_error**2, float(np.var(training, ddof=1) / len(training))]
         units = found.degrees_of_freedom
         own = degrees_of_freedom(case.plan.kind, problem.n) if math.isnan(units) else units
-        df = float(inference.satterthwaite(variances, [own, freedom]))
+        df = float(inference.satterthwaite(variances, [own, left]))
         found = found.with_error(math.sqrt(sum(variances)), degrees_of_freedom=df)
     replicates, trained = (
         None if part is None else part[:, loss] for part in (case.replicates, case.training_replicates)
     )
     rows = found.influence if replicates is None else None
-    return found, Influence(rows, training, replicates, trained, None if freedom is None else np.asarray(freedom))
+    return found, Influence(rows, training, replicates, trained, None if left is None else np.asarray(left))
 
 
 def result_of(
@@ -307,7 +317,11 @@ def result_of(
     problem, base = study.runner.problem, study.runner.base
     function = problem.losses[loss]
     keep_rows = "rows" in problem.keep
-    pairs = [_summary(study, case, loss, keep_rows) for case in cases]
+    resting = supports(problem, study.plan)[loss]
+    pairs = [
+        _summary(study, case, loss, keep_rows, resting[feature.name])
+        for feature, case in zip(features, cases, strict=True)
+    ]
     unknown = identified.constant_unless_unused(problem)
     unknown -= {feature.name for feature, case in zip(features, cases, strict=True) if case.route == "given"}
     identified.warn(unknown, features)
@@ -341,6 +355,6 @@ def _stacked(parts: list[Influence]) -> Influence:
         return np.stack([np.zeros_like(known[0]) if one is None else one for one in found]) if known else None
 
     replicates, trained = rows("replicates"), rows("training_replicates")
-    freedom = [np.nan if part.training_freedom is None else float(part.training_freedom) for part in parts]
-    left = None if np.isnan(freedom).all() else np.asarray(freedom)
+    freedoms = [np.nan if part.training_freedom is None else float(part.training_freedom) for part in parts]
+    left = None if np.isnan(freedoms).all() else np.asarray(freedoms)
     return Influence(rows("rows") if replicates is None else None, rows("training"), replicates, trained, left)
