@@ -55,6 +55,7 @@ class Caller:
         self.traceable = True
         self._errors = np.geterr()
         self._compiled: dict[Any, Callable[..., Any]] = {}
+        self._baked: tracing.Baked = {}
 
     def __call__(self, block: Array) -> Array:
         while True:
@@ -73,8 +74,10 @@ class Caller:
                     return _bind(function, here, self.model.predict)(*data)
                 if (function, here) not in self._compiled:
                     bound = _bind(function, here, self.model.predict)
-                    self._compiled[function, here] = tracing.traced(bound, function.__name__.lstrip("_"))
+                    self._compiled[function, here] = tracing.traced(bound, function.__name__.lstrip("_"), self._baked)
                 return self._compiled[function, here](*data)
+            except tracing.StaleError:
+                raise
             except Exception as error:
                 if self.traceable and not _array.is_out_of_memory(error):
                     # A mistake of the model surfaces here first, too: run eagerly, it shows again if it is one.

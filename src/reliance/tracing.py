@@ -8,12 +8,15 @@ that it came from. What a trace closes over becomes an operand: other weights ne
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -35,27 +38,110 @@ _programs: OrderedDict[Any, _Program] = OrderedDict()
 _lock = threading.Lock()
 
 
-def traced(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def traced(function: Callable[..., Any], name: str, baked: Baked | None = None) -> Callable[..., Any]:
     """``function`` of arrays, compiled by JAX. It is traced once for each shape of its operands, at the first call.
 
-    Make it anew for each call of the library: it holds the values that it closed over when it was traced.
+    Make it anew for each call of the library: it holds the values that it closed over when it was traced. Functions
+    that share ``baked`` must read the same values.
     """
     import jax
 
     known: dict[Any, tuple[_Program, list[Any], Any]] = {}
+    baked = {} if baked is None else baked
 
     def call(*data: Any) -> Any:
         leaves, tree = jax.tree.flatten(data)
         shapes = (tree, tuple((leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)) for leaf in leaves))
         if shapes not in known:
-            # A new function, because JAX remembers the traces of those it has seen.
-            closed, answer = jax.make_jaxpr(lambda *data: function(*data), return_shape=True)(*data)
+            closed, answer = _trace(function, data, baked)
             consts = [jax.device_put(c) if isinstance(c, np.ndarray) else c for c in closed.consts]
             known[shapes] = _find(closed, name), consts, jax.tree.structure(answer)
         program, consts, structure = known[shapes]
         return jax.tree.unflatten(structure, program.run(consts, leaves))
 
     return call
+
+
+class StaleError(ValueError):
+    """A jitted function of the user's own has old values for some shapes of its operands, and new ones for others."""
+
+
+# What the user's own jitted functions read, by where they were written: the values in a trace of each.
+Baked: TypeAlias = dict[Any, Any]
+
+
+def _trace(function: Callable[..., Any], data: tuple[Any, ...], baked: Baked) -> tuple[Any, Any]:
+    """What the function does now, and the shapes of its answers."""
+    import jax
+
+    def make() -> tuple[Any, Any]:
+        # A new function, because JAX remembers the traces of those it has seen.
+        found: tuple[Any, Any] = jax.make_jaxpr(lambda *data: function(*data), return_shape=True)(*data)
+        return found
+
+    # It also remembers the traces of jitted functions of the user's own, for the shapes they were called with. If what
+    # they read (self.w) is another array now, it is the old one for some shapes and the new one for others.
+    traces = make()
+    if not _agrees(baked, _own_jits(traces[0].jaxpr)):
+        if hasattr(jax, "make_user_context"):  # then nothing is remembered; not always, because JAX keeps those traces
+            with _context()(next(_tokens)):
+                traces = make()
+        if not _agrees(baked, _own_jits(traces[0].jaxpr)):
+            raise StaleError(
+                "a jitted function in the model or the loss reads values that changed after JAX traced it, so that it "
+                "is another function for other numbers of rows: pass them as arguments, or call its clear_cache()"
+            )
+    return traces
+
+
+_tokens = itertools.count()
+
+
+@functools.cache
+def _context() -> Any:
+    """A value that is part of the key of JAX's traces."""
+    import jax
+
+    return jax.make_user_context(None)
+
+
+def _agrees(baked: Baked, found: list[tuple[Any, Any]]) -> bool:
+    """Whether functions have the values that they had in the first trace, which are noted."""
+    first = {where: values for where, values in found if where not in baked}
+    several = {where for where, values in found if where in first and values != first[where]}
+    if not all(baked[where] is None or baked[where] == values for where, values in found if where in baked):
+        return False
+    # Code that makes several functions, a layer each: they cannot be told apart.
+    baked.update({where: None if where in several else values for where, values in first.items()})
+    return True
+
+
+def _own_jits(jaxpr: Any) -> list[tuple[Any, Any]]:
+    """Jitted functions inside that are not of JAX: where they were written, of what shapes, and the values in them."""
+    import jax
+
+    found, home = [], os.path.dirname(jax.__file__)
+    for step in jaxpr.eqns:
+        for inner in _inner(step):
+            body, consts = getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
+            info = getattr(body, "debug_info", None)
+            place = str(getattr(info, "func_src_info", ""))
+            if step.primitive.name in ("pjit", "jit") and home not in place:
+                shapes = tuple((str(c.dtype), c.shape) for c in consts)
+                numbers = [atom.val for one in body.eqns for atom in one.invars if hasattr(atom, "val")]
+                floats = tuple(repr(v) for v in numbers if np.asarray(v).dtype.kind == "f")  # integers may count rows
+                values = (tuple(map(_Seen().value, consts)), floats)
+                found.append(((place, shapes, len(floats), tuple(one.primitive.name for one in body.eqns)), values))
+            found += _own_jits(body)
+    return found
+
+
+def _inner(step: Any) -> Iterator[Any]:
+    """The traces inside of a step: of a jitted function, of a loop, of each branch."""
+    for value in step.params.values():
+        for one in value if isinstance(value, tuple | list) else (value,):
+            if hasattr(getattr(one, "jaxpr", one), "eqns"):
+                yield one
 
 
 def _find(closed: Any, name: str) -> _Program:
