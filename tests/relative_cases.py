@@ -77,3 +77,8 @@ class Counted:
     def __call__(self, batch: Floats) -> Floats:
         self.rows += len(batch)
         return self.predict(batch)
+
+
+def base_rows(n):
+    """Rows of a base pass, and of the one batch in which up to 64 of them are predicted once more."""
+    return n + 16 * -(-2 * min(n, 64) // 16) - 1

@@ -11,7 +11,7 @@ import pytest
 import oracles
 import reliance as rl
 from methods import KEY, donor_table
-from relative_cases import Counted, correlated, regression, scrambled_table
+from relative_cases import Counted, base_rows, correlated, regression, scrambled_table
 from reliance import plans, rng, samplers
 from reliance.samplers import KNN, OLS, Gaussian, Leaves, Residual
 
@@ -179,7 +179,7 @@ def test_several_losses_are_one_evaluation(loss):
     X, y = correlated(30)
     model = Counted(formula)
     both = relative(X, y, model, given=[1], loss=["squared_error", loss])
-    assert model.rows == 30 + both[loss].evaluations.sum()
+    assert model.rows == base_rows(30) + both[loss].evaluations.sum()
     for name in ("squared_error", loss):
         assert_same(both[name], relative(X, y, given=[1], loss=name))
     sets = relative(X, y, given={"none": [], "one": [1]}, loss=["squared_error", loss])
@@ -248,7 +248,7 @@ def test_sets_share_rows_and_random_numbers(name):
     found = relative(X, y, model, given=SETS, features=[0, 3], sampler=SAMPLERS[name])
     assert list(found) == list(SETS)
     assert len(found) == 4
-    assert model.rows == 40 + sum(result.evaluations.sum() for result in found.values())
+    assert model.rows == base_rows(40) + sum(result.evaluations.sum() for result in found.values())
     for key, given in SETS.items():
         alone = relative(X, y, given=given, features=[0, 3], sampler=SAMPLERS[name])
         if key == "none" and name in ("knn", "residual"):  # its error is the jackknife's, as that of the other sets
@@ -548,7 +548,7 @@ def test_every_evaluation_is_counted(sampler, fit_on):
     training = None if fit_on is None else (correlated(fit_on, seed=10)[0], None)
     sets = {"none": [], "some": [1, 2]}
     found = relative(X, y, model, given=sets, features=[0, (1, 3), 2], sampler=sampler, fit_on=training)
-    assert model.rows == 40 + sum(result.evaluations.sum() for result in found.values())
+    assert model.rows == base_rows(40) + sum(result.evaluations.sum() for result in found.values())
 
 
 def test_the_same_seed_gives_the_same_numbers():
