@@ -168,8 +168,8 @@ def steps(monkeypatch):
     """Every compiled function with the operands of its first call; each call runs under a transfer guard."""
     found, traced = {}, tracing.traced
 
-    def guarded(function, name):
-        function = traced(function, name)
+    def guarded(function, name, baked=None):
+        function = traced(function, name, baked)
 
         def call(*data):
             found.setdefault(name, (jax.jit(function), data))
