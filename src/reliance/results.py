@@ -72,7 +72,8 @@ class Importance(Record):
     n, draws_per_row : int
         Rows measured, and K.
     evaluations, routes : array (p,), tuple of str
-        Model evaluations that each feature took, and the route it was measured by.
+        Model evaluations that each feature took, and the route it was measured by. Not counted: the rows as they are,
+        of which up to 64 are predicted twice, to see what another batch does to them.
     block, key : tuple of int or None, int
         Shape of a block, and the key of the random numbers.
     method, loss, plan_kind : str
