@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
 import reliance as rl
-from reliance import losses, models, probes, tree_readers, untouched
+from reliance import models, probes, tree_readers, untouched
 
 CUT = 1.5
 
@@ -421,13 +421,3 @@ def test_trees_that_change_between_calls_are_read_again(kind):
     found = rl.model_reliance(model, torch_X, torch_y, compare="difference")
     for j in range(2):
         np.testing.assert_allclose(found.replaced_risk[j], pairs_risk(model.predict, X, y, j), rtol=1e-12)
-
-
-def test_the_same_trees_are_read_into_the_same_object():
-    X, y = data()
-    model = RandomForestRegressor(3, max_depth=3, random_state=0).fit(X, y)
-    first, second = (
-        models.on_arrays_of(models.adapt(model, [losses.squared_error]), torch.from_numpy(X)) for _ in "ab"
-    )
-    assert first.trees is second.trees
-    assert first.trees is not None
