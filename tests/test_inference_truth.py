@@ -230,6 +230,24 @@ def test_weights_count_as_many_rows_as_they_weigh(method: Any, compare: str) -> 
         found.interval()
 
 
+def test_conditional_importance_counts_them_too() -> None:
+    """A rare class, heavy weights, and one row of a class."""
+    X, y = auc_data(60, 4, 0)
+    X[:, 1] += 0.5 * X[:, 0]
+    by_set = rl.relative_importance(score, X, y, given={"none": [], "x1": [1]}, features=[0], loss="auc", rng=0)
+    for name in by_set:
+        assert by_set[name].degrees_of_freedom[0] <= 3.0
+    X, y = data(60)
+    weights = np.full(60, 1e-9)
+    weights[:5] = 1.0
+    found = rl.conditional_model_reliance(model, X, y, weights=weights, compare="difference", rng=0)
+    assert np.all(found.degrees_of_freedom[:2] <= 4.0 + 1e-6)
+    X, y = auc_data(60, 1, 0)
+    alone = rl.conditional_model_reliance(score, X, y, loss="auc", compare="difference", rng=0)
+    with pytest.raises(ValueError, match="rests on too few rows"):
+        alone.interval()
+
+
 def levels(n: int) -> np.ndarray:
     """A column of numbers, a rare one of two values, three levels, a mostly missing one, and halves of two values."""
     rng = np.random.default_rng(0)

@@ -128,6 +128,8 @@ class RelativeImportance(Record, Mapping[str, Importance]):
             if fits:
                 more, left = _training_variance(fits)
                 df, variance = inference.satterthwaite([variance, more], [df, left]), variance + more
+            else:  # perhaps fewer than the rows: heavy weights, or a rare class
+                df = float(min(a.degrees_of_freedom.min(), b.degrees_of_freedom.min()))
         else:
             raise ValueError(
                 f"the errors of {shown(first)} and {shown(second)} are of different kinds and cannot be paired"

@@ -18,7 +18,7 @@ from reliance import _array
 from reliance._array import Array
 from reliance.features import Feature
 from reliance.inputs import Problem
-from reliance.losses import Loss, Metric
+from reliance.losses import Metric
 from reliance.plans import Plan
 
 Floats = NDArray[np.float64]
@@ -45,16 +45,12 @@ def degrees_of_freedom(kind: str, n: int) -> int:
     return {"halves": n // 2, "jackknife": min(n, JACKKNIFE_GROUPS)}.get(kind, n) - 1
 
 
-def supports(problem: Problem, plan: Plan, *, levels: bool = True) -> list[dict[str, Support]]:
-    """For each loss, the support of each feature's error, by name.
-
-    ``levels=False``: whatever values the features have, because new ones are drawn in their place.
-    """
+def supports(problem: Problem, plan: Plan) -> list[dict[str, Support]]:
+    """For each loss, the support of each feature's error, by name."""
     most = degrees_of_freedom(plan.kind, plan.n) + 1
-    varied = _varied_rows(problem) if levels else {}
-    found = []
-    for function, target in zip(problem.losses, problem.targets, strict=True):
-        own = _metric_units(function, target, problem.host_weights)
+    varied, found = _varied_rows(problem), []
+    for index in range(len(problem.losses)):
+        own = _metric_units(problem, index)
         found.append(
             {
                 feature.name: support(most, min(own, varied.get(feature.name, most) + 1.0), problem.host_weights)
@@ -96,9 +92,11 @@ def effective_rows(weights: Floats) -> float:
     return float(np.sum(scaled)) ** 2 / square if square > 0.0 else 0.0
 
 
-def _metric_units(function: Loss | Metric, target: Array | None, weights: Floats | None) -> float:
+def _metric_units(problem: Problem, loss: int) -> float:
+    """The rows of the rarer class, where a metric is centred by class."""
+    function, target, weights = problem.losses[loss], problem.targets[loss], problem.host_weights
     if not isinstance(function, Metric) or not function.by_class or target is None:
-        return float("inf")
+        return math.inf
     y = _array.to_host(target)
     w = np.ones(len(y)) if weights is None else weights
     return min(effective_rows(w[y == label]) for label in np.unique(y))

@@ -295,7 +295,8 @@ def _summary(study: Study, case: Measured, loss: int, keep_rows: bool, support: 
         if case.training_replicates is not None:
             variances.append(jackknife_spread(case.training_replicates[:, loss][None, :])[0] ** 2)
             freedoms.append(case.training_replicates.shape[0] - 1.0)
-        found = found.with_error(math.sqrt(sum(variances)), 0.0, float(inference.satterthwaite(variances, freedoms)))
+        df = float(np.fmin(inference.satterthwaite(variances, freedoms), found.degrees_of_freedom))  # nan: no fewer
+        found = found.with_error(math.sqrt(sum(variances)), 0.0, df)
     elif case.effect is not None and case.effect.training is not None:
         scale = 1.0 / inference.risk(base, problem.host_weights) if study.compare == "ratio" else 1.0
         training, left = scale * case.effect.training[loss], case.effect.freedom
