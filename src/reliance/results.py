@@ -22,6 +22,7 @@ from reliance.words import shown
 Floats = NDArray[np.float64]
 FORMULATIONS = ("population", "fixed-data", "random-variable")
 _BY_FEATURE = ("values", "replaced_risk", "draws", "row_values", "evaluations", "tree_values", *importance_files.ERRORS)
+_TESTED = ("compare", "n", "draws_per_row", "values", "std_error", "row_error", "draws", "key")
 # Simulated at n = 200, squared error, 95%: lognormal(0.5), (0.75) and (1) features have a gamma of 0.3, 0.5 and 0.6 and
 # all pairs covered 0.94, 0.93 and 0.90. A limit on gamma, not on the skewness: it is gamma that shrinks with the rows.
 _SKEWED = 0.3
@@ -203,23 +204,12 @@ class Importance(Record):
         statistic, p_value = inference.test(
             method,
             alternative,
-            compare=self.compare,
+            **{name: getattr(self, name) for name in _TESTED},
             kind=self.plan_kind,
-            n=self.n,
             df=self.degrees_of_freedom,
-            draws_per_row=self.draws_per_row,
-            values=self.values,
-            std_error=self.std_error,
-            row_error=self.row_error,
             rows=self.row_values,
-            draws=self.draws,
-            key=self.key,
             family=1 if adjust == "none" else len(self.names),
         )
-        # A feature that is constant in X has no error, while others have: it is not tested.
-        unknown = np.isnan(self.std_error) & (self.values == inference.null_value(self.compare))
-        if not np.isnan(self.std_error).all():
-            p_value = np.where(unknown, math.nan, p_value)
         adjusted = inference.adjust(p_value, adjust)
         return TestResult(self.names, statistic, p_value, adjusted, method, alternative, adjust)
 
