@@ -88,6 +88,7 @@ class Table:
     coded: tuple[int, ...]
     _frame: Any
     _speakers: Mapping[int, NDArray[np.int64]]  # for each code the first row that has its value
+    _masked: Mapping[int, Any]  # columns of pandas' own types, and what numbers they hold
     _labels: Sequence[Any]  # the names as the table has them: pandas knows other names than text
 
     def dtype(self, j: int) -> str:
@@ -109,7 +110,11 @@ class Table:
         if self.coded:
             parts = [self._values(block, j) if j in self.coded else frame.select(n) for j, n in enumerate(self.names)]
             frame = nw.concat(parts, how="horizontal")
-        native = nw.to_native(_with_types(frame, self._frame.schema))
+        native = nw.to_native(_with_types(frame, self._frame.schema, np.asarray(block)))
+        if self._masked:
+            fitting = [j for j, dtype in self._masked.items() if _fits(np.asarray(block)[:, j], dtype)]
+            own = nw.to_native(self._frame)
+            native = native.astype({self.names[j]: own[self.names[j]].dtype for j in fitting})
         if tuple(self._labels) != self.names:
             native.columns = self._labels
         return native
@@ -121,15 +126,28 @@ class Table:
         return nw.maybe_reset_index(self._frame.select(self.names[j])[rows])
 
 
-def _with_types(frame: Any, schema: Mapping[str, Any]) -> Any:
+def _with_types(frame: Any, schema: Mapping[str, Any], block: NDArray[Any]) -> Any:
     import narwhals as nw
 
-    changed = [nw.col(name).cast(schema[name]) for name, dtype in frame.schema.items() if dtype != schema[name]]
+    changed = [
+        nw.col(name).cast(schema[name])
+        for j, (name, dtype) in enumerate(frame.schema.items())
+        if dtype != schema[name] and _fits(block[:, j], schema[name])
+    ]
     return frame.with_columns(changed) if changed else frame
 
 
-def read(x: Any, name: str) -> Table:
-    """A table, checked."""
+def _fits(values: NDArray[Any], dtype: Any) -> bool:
+    """Whether a type can hold values that a sampler made: a mean plus a residual is rarely a whole number."""
+    import narwhals as nw
+
+    if dtype == nw.Boolean:
+        return bool(np.all((values == 0) | (values == 1)))
+    return not dtype.is_integer() or bool(np.all(values == np.trunc(values)))
+
+
+def _opened(x: Any, name: str) -> Any:
+    """A table of narwhals, or why x is none."""
     try:
         import narwhals as nw
     except ImportError as error:
@@ -142,13 +160,20 @@ def read(x: Any, name: str) -> Table:
             f"{name}.set_axis(['_'.join(map(str, c)) for c in {name}.columns], axis=1)"
         )
     try:
-        frame = nw.from_native(x, eager_only=True)
+        return nw.from_native(x, eager_only=True)
     except TypeError as error:  # a lazy table of polars, say
         raise TypeError(
             f"{name} is a {type(x).__name__}, which is no table in memory: pass {name}.collect(), or an array"
         ) from error
     except ValueError as error:
         raise ValueError(f"{name}: {short(str(error), 200)}; rename the columns") from error
+
+
+def read(x: Any, name: str) -> Table:
+    """A table, checked."""
+    frame = _opened(x, name)
+    import narwhals as nw
+
     labels, names = frame.columns, tuple(map(str, frame.columns))
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1)
@@ -164,14 +189,13 @@ def read(x: Any, name: str) -> Table:
     array = np.empty((len(frame), len(columns)), dtype=np.float32 if narrow else np.float64)
     for j, values in enumerate(columns):
         array[:, j] = values
-    return Table(names, array, tuple(speakers), nw.maybe_reset_index(frame), speakers, labels)
+    masked = {j: frame[n].dtype for j, n in enumerate(names) if j not in speakers and _is_masked(frame[n])}
+    return Table(names, array, tuple(speakers), nw.maybe_reset_index(frame), speakers, masked, labels)
 
 
-def column_labels(x: Any) -> list[Any]:
+def column_labels(x: Any, name: str = "X") -> list[Any]:
     """The names of a table's columns, as it has them."""
-    import narwhals as nw
-
-    return list(nw.from_native(x, eager_only=True).columns)
+    return list(_opened(x, name).columns)
 
 
 def _numbers(series: Any) -> NDArray[Any] | None:
@@ -189,11 +213,19 @@ def _numbers(series: Any) -> NDArray[Any] | None:
     return values
 
 
+def _is_masked(series: Any) -> bool:
+    """Whether a column is of a type that only pandas has."""
+    native = series.to_native()
+    return hasattr(type(native), "iloc") and not isinstance(native.dtype, np.dtype)
+
+
 def _is_plain(series: Any) -> bool:
-    """No entry is missing, and the type is one that NumPy has: pandas' own types with a mask are kept as they are."""
+    """No entry is missing; of pandas' own types, which have a mask, NaN neither: it would come back as missing."""
     native = series.to_native()
     if hasattr(type(native), "iloc"):
-        return isinstance(native.dtype, np.dtype) and native.dtype.kind in "biuf"
+        if isinstance(native.dtype, np.dtype):
+            return native.dtype.kind in "biuf"
+        return int(series.null_count()) == 0 and not bool(np.isnan(series.to_numpy().astype(np.float64)).any())
     return int(series.null_count()) == 0
 
 

@@ -28,7 +28,10 @@ class Split(NamedTuple):
 
 def as_rows(X: Any, name: str) -> Any:
     """Rows to fit on: an array, or a table as it is."""
-    return X if tables.is_table(X) else as_array(X, name)
+    if tables.is_table(X):
+        tables.column_labels(X, name)  # a table in memory, or an error
+        return X
+    return as_array(X, name)
 
 
 def take(x: Any, rows: Indices) -> Any:
