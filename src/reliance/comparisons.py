@@ -62,9 +62,7 @@ class Delta(Record):
 
     def test(self, alternative: str = "two-sided", adjust: str = "holm") -> TestResult:
         """The t tests of no difference."""
-        if alternative not in inference.ALTERNATIVES:
-            known = ", ".join(map(repr, inference.ALTERNATIVES))
-            raise ValueError(f"alternative={shown(alternative)} is not known: use one of {known}")
+        inference.check_known(alternative, inference.ALTERNATIVES, "alternative")
         statistic, p = inference.t_test(self.values, self.std_error, self.degrees_of_freedom, alternative, False)
         return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
 
@@ -92,7 +90,7 @@ class RelativeImportance(Record, Mapping[str, Importance]):
     _not_plain = ("influences",)
 
     def __getitem__(self, name: str) -> Importance:
-        if name not in self.sets:
+        if not isinstance(name, str) or name not in self.sets:
             raise KeyError(f"{shown(name)} is not one of the sets {export.listed(self.sets)}")
         return self.sets[name]
 

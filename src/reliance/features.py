@@ -48,6 +48,10 @@ def column_names(names: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[s
         return tuple("x[" + ",".join(map(str, index)) + "]" for index in np.ndindex(*shape))
     if isinstance(names, str):
         raise TypeError(f"names={shown(names)} is one string: pass a sequence of {width} names")
+    if not isinstance(names, Iterable) or isinstance(names, set | frozenset):
+        raise TypeError(
+            f"names={shown(names)} is no sequence: pass a list of {width} names, in the order of the columns"
+        )
     given = tuple(names)
     if len(given) != width:
         raise ValueError(f"names has {len(given)} entries but X has {width} features a row: give one name for each")
@@ -83,7 +87,7 @@ def resolve_features(features: Any, names: Sequence[str] | None, shape: tuple[in
     if is_array(features) and len(features.shape) > 1:  # type: ignore[attr-defined]
         found = _from_mask(to_host(features), shape)
     elif isinstance(features, Mapping):
-        found = [Feature(str(name), _columns(spec, labels, str(name))) for name, spec in features.items()]
+        found = [Feature(str(name), _columns(spec, labels, short(str(name)))) for name, spec in features.items()]
     else:
         found = [_from_entry(entry, labels) for entry in _entries(features)]
     if not found:

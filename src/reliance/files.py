@@ -86,15 +86,22 @@ def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) ->
 
     The file is there as a whole or not at all: if anything fails, one of the same name stays as it was.
     """
-    as_json = _suffix(Path(path)) == ".json"
+    path = _path(path)
+    as_json = _suffix(path) == ".json"
     arrays = {name: value for name, value in fields.items() if isinstance(value, np.ndarray) and not as_json}
     rest = {name: _exact(value) for name, value in fields.items() if name not in arrays}
     header = json.dumps({"format": f"reliance.{kind}", "version": _VERSION, **rest}, allow_nan=False)
-    with _replacing(Path(path)) as file:
+    with _replacing(path) as file:
         if as_json:
             file.write(header.encode("utf-8"))
         else:
             np.savez(file, allow_pickle=False, header=np.array(header), **arrays)
+
+
+def _path(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path={shown(path)} is no file name: pass one that ends in .json or .npz")
+    return Path(path)
 
 
 def _exact(value: Any) -> Any:
@@ -133,7 +140,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """Which kind of result a file holds."""
-    kind = _contents(Path(path), arrays=False).get("format", "")
+    kind = _contents(_path(path), arrays=False).get("format", "")
     return str(kind).removeprefix("reliance.") if isinstance(kind, str) else ""
 
 
@@ -144,7 +151,7 @@ def read(
 
     Fields that are ``optional`` may be missing; "a_*_b" stands for all that have a number in the place of the star.
     """
-    path, known = Path(path), {**kept, **(optional or {})}
+    path, known = _path(path), {**kept, **(optional or {})}
     found = _contents(path, arrays=True)
     if found.pop("format", None) != f"reliance.{kind}":
         raise ValueError(f"path={named(path)} holds no saved {kind}: give a file that its save method wrote")
@@ -182,6 +189,8 @@ def _checked(value: Any, one: Kept, name: str, sizes: dict[str, int]) -> Any:
             raise ValueError(f"is not a list of {'text' if one.kind == 'names' else 'counts'}")
         if one.shape:
             _match((len(value),), one.shape, sizes)
+        if name == "names" and len(set(value)) < len(value):
+            raise ValueError("holds a name twice")
         return tuple(value)
     if not _fits(value, one.kind) or (one.choices and value not in one.choices):
         wanted = f"one of {listed(one.choices)}" if one.choices else f"a {one.kind}"
@@ -209,7 +218,10 @@ def _array(value: Any, one: Kept, sizes: dict[str, int]) -> NDArray[Any]:
             raise ValueError("is not a list of numbers")
         if one.kind == "counts" and not all(_fits(item, "count") for item in value):
             raise ValueError("is not a list of counts")
-        value = np.array(value, dtype=_DTYPES[one.kind])
+        try:
+            value = np.array(value, dtype=_DTYPES[one.kind])
+        except ValueError as error:
+            raise ValueError("is not a list of numbers, or its rows differ in length") from error
     found: NDArray[Any] = value
     if value.dtype != _DTYPES[one.kind]:
         raise ValueError(f"is an array of {value.dtype}, not of {np.dtype(_DTYPES[one.kind])}")

@@ -135,7 +135,10 @@ def shifted_risk(
     if _array.is_array(shifts) and namespace(shifts) is xp:
         steps = xp.reshape(xp.astype(shifts, _array.index_dtype(xp), copy=False), (-1,))
     else:
-        steps = _index(np.asarray(shifts, dtype=np.int64).reshape(-1), X)
+        given = np.asarray(shifts).reshape(-1)
+        if given.size == 0 or given.dtype.kind not in "iu":
+            raise ValueError(f"shifts={shown(shifts)}: give at least one shift, as integers")
+        steps = _index(given.astype(np.int64), X)
     donors = (_rows(X)[:, None] + steps) % X.shape[0]
     block = kernels.switched_rows(flat, _rows(X), donors, _mask(flat, _positions(columns, flat.shape[1])))
     return xp.mean(_block_losses(model, X, y, block, steps.shape[0], loss))
@@ -229,8 +232,9 @@ def _per_row(loss: Any) -> Loss:
 
 
 def _positions(columns: Columns, width: int) -> list[int]:
-    chosen = [columns] if isinstance(columns, int | np.integer) else [int(c) for c in columns]
-    if not chosen or len(set(chosen)) < len(chosen) or not all(0 <= c < width for c in chosen):
+    chosen = [columns] if isinstance(columns, int | np.integer) else list(columns)
+    whole = all(isinstance(c, int | np.integer) and not isinstance(c, bool) for c in chosen)
+    if not whole or not chosen or len(set(chosen)) < len(chosen) or not all(0 <= c < width for c in chosen):
         raise ValueError(f"columns={shown(columns)}: give distinct positions in range({width})")
     return [int(c) for c in chosen]
 

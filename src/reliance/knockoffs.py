@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reliance._array import Array, device, epsilon, from_host, namespace, sum_dtype, to_host
+from reliance._array import Array, describe, device, epsilon, from_host, is_array, namespace, sum_dtype, to_host
 from reliance.draws import Host, ValueDraws, check_columns, lower_factor, narrow, normal_values, upload, wide
 from reliance.rng import RandomState, resolve_key, stream
 from reliance.words import shown
@@ -100,6 +100,8 @@ class FittedKnockoffs:
 
 def knockoff_copies(X: Array, *, method: Method = "mvr", rng: RandomState = None) -> Array:
     """``(n, p)``: knockoffs of all columns of X (n, p) at once, on its device."""
+    if not is_array(X) or X.ndim != 2:
+        raise TypeError(f"X is {describe(X) if is_array(X) else type(X).__name__}: pass an array of numbers (n, p)")
     n, p = X.shape
     draws = Knockoffs(method).fit(X, tuple(range(p)), ()).on(X)
     u = stream(resolve_key(rng), _COPIES, 0).random((n, 1, p))
@@ -134,9 +136,10 @@ def knockoff_filter(W: ArrayLike, *, fdr: float = 0.1, offset: int = 1) -> tuple
     >>> knockoff_filter([5.0, 4.0, -0.5, 3.0, 0.2], fdr=0.4)
     (array([0, 1, 3]), 3.0)
     """
-    values = np.asarray(W, dtype=np.float64)
-    if values.ndim != 1 or not np.isfinite(values).all():
-        raise ValueError(f"W has shape {values.shape}: give one finite statistic for each feature")
+    values = np.asarray(W)
+    if values.ndim != 1 or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+        raise ValueError(f"W has shape {values.shape}, {shown(W)}: give one finite statistic for each feature")
+    values = values.astype(np.float64)
     if not 0 < fdr < 1:
         raise ValueError(f"fdr={fdr} is no rate: give a number between 0 and 1")
     if offset not in (0, 1):

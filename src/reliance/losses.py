@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,8 @@ def _check_fields(loss: Loss | Metric, *functions: object) -> None:
     for function in functions:
         if not callable(function):
             raise TypeError(f"{kind} needs a function of (y, prediction), got {shown(function)}.")
+    if not isinstance(loss.name, str):
+        raise TypeError(f"{kind}: name={shown(loss.name)} is no text.")
     for field, given, known in (("target", loss.target, TARGETS), ("output", loss.output, OUTPUTS)):
         if given not in known:
             raise ValueError(f"{kind}: {field}={shown(given)} is unknown; use one of {', '.join(known)}.")
@@ -123,7 +126,7 @@ def _name(function: Any) -> str:
 
 def huber(delta: float = 1.0) -> Loss:
     """Half the squared error up to ``delta``, linear beyond."""
-    if not 0.0 < delta < float("inf"):
+    if not isinstance(delta, Real) or not 0.0 < delta < float("inf"):
         raise ValueError(f"huber: delta={shown(delta)} must be a positive number.")
     name = "huber" if delta == 1 else f"huber(delta={float(delta)!r})"
     return Loss(name, formulas.Pointwise(formulas.huber, (float(delta),)), "real")
@@ -131,7 +134,7 @@ def huber(delta: float = 1.0) -> Loss:
 
 def pinball(q: float = 0.5) -> Loss:
     """The loss whose minimiser is the ``q`` quantile."""
-    if not 0.0 < q < 1.0:
+    if not isinstance(q, Real) or not 0.0 < q < 1.0:
         raise ValueError(f"pinball: q={shown(q)} must lie strictly between 0 and 1.")
     name = "pinball" if q == 0.5 else f"pinball(q={float(q)!r})"
     return Loss(name, formulas.Pointwise(formulas.pinball, (float(q),)), "real")
@@ -316,6 +319,8 @@ def draw_losses(metric: Metric, y: Array, predictions: Array, weights: Array | N
 
 
 def _shaped(loss: Loss | Metric, answer: Any, shape: tuple[int, ...], remedy: str) -> Array:
+    if isinstance(answer, np.ma.MaskedArray):
+        raise TypeError(f"loss {loss.name!r} returned a masked array: return a loss for every row.")
     given = getattr(answer, "shape", None)
     if given is None or tuple(given) != shape:
         what = type(answer).__name__ if given is None else f"shape {tuple(given)}"

@@ -25,11 +25,11 @@ COMPARE = ("difference", "ratio")
 
 def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
     """Which pairs of rows lend each other a feature, and the problem, less its odd last row if there are halves."""
-    if pairs == "all":
+    if isinstance(pairs, str) and pairs == "all":
         # A metric needs all rows of a draw at once: the same pairs, a whole shift at a time.
         whole = any(isinstance(function, Metric) for function in problem.losses)
         return problem, plans.every_shift(problem.n) if whole else plans.Pairs(problem.n)
-    if pairs == "halves":
+    if isinstance(pairs, str) and pairs == "halves":
         if problem.n % 2:
             warnings.warn(f"pairs='halves' leaves out the last of {problem.n} rows", UserWarning, stacklevel=3)
             problem = problem.head(problem.n - 1)

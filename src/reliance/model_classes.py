@@ -77,6 +77,8 @@ class LinearClass:
 
     def __post_init__(self) -> None:
         check_choice(self.loss, _LOSSES, "loss")
+        if not isinstance(self.fit_intercept, bool):
+            raise TypeError(f"fit_intercept={shown(self.fit_intercept)}: pass True or False")
         if self.loss != "squared_error" and not self.fit_intercept:
             raise ValueError(f"loss={shown(self.loss)} has an intercept always: pass fit_intercept=True")
         radius = self.ridge

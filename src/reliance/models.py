@@ -102,7 +102,12 @@ class Linear:
     coef: Array
     intercept: float = 0.0
 
+    def __post_init__(self) -> None:
+        if not is_array(self.coef) or self.coef.ndim == 0:
+            raise TypeError(f"coef={shown(self.coef)}: pass an array (P,) of the kind that the rows are of")
+
     def __call__(self, X: Array) -> Array:
+        _check_width(X, self.coef, "coef")
         return X @ self.coef + self.intercept
 
 
@@ -131,7 +136,13 @@ class FirstLayer:
     rest: Callable[[Array], Array]
 
     def __call__(self, X: Array) -> Array:
+        _check_width(X, self.weight, "weight")
         return self.rest(X @ self.weight + self.bias)
+
+
+def _check_width(X: Array, factor: Array, name: str) -> None:
+    if X.shape[-1] != factor.shape[0]:
+        raise ValueError(f"{name} has shape {tuple(factor.shape)}, but X has {X.shape[-1]} columns: one entry for each")
 
 
 def first_layer(model: Any) -> FirstLayer | None:

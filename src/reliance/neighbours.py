@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._array import Array, device, from_host, index_dtype, is_accelerator, namespace, sum_dtype, to_host
+from reliance._array import (
+    Array,
+    device,
+    from_host,
+    index_dtype,
+    is_accelerator,
+    is_array,
+    namespace,
+    sum_dtype,
+    to_host,
+)
 from reliance.draws import DonorDraws, Host, check_columns, take_columns
 from reliance.words import shown
 
@@ -73,8 +83,9 @@ class KNN:
     categorical: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.k is not None and self.k < 1:
-            raise ValueError(f"k={self.k} is not a number of neighbours: give at least 1")
+        whole = isinstance(self.k, int | np.integer) and not isinstance(self.k, bool)
+        if self.k is not None and (not whole or self.k < 1):
+            raise ValueError(f"k={shown(self.k)} is not a number of neighbours: give at least 1")
 
     def fit(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> FittedKNN:
         """The rows of the fit give the columns' standard deviations; donors are evaluated rows."""
@@ -239,7 +250,8 @@ class Leaves:
     min_leaf: int = 30
 
     def __post_init__(self) -> None:
-        if isinstance(self.strata, str) and self.strata != "exact":
+        known = self.strata is None or callable(self.strata) or is_array(self.strata) or isinstance(self.strata, list)
+        if not known and not (isinstance(self.strata, str) and self.strata == "exact"):
             raise ValueError(f"strata={shown(self.strata)} is unknown: pass 'exact', an integer array or a callable")
         if self.strata is not None and self.tree is not None:
             raise ValueError("strata and tree are both given: strata are either given or the leaves of the tree")

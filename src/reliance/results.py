@@ -190,6 +190,7 @@ class Importance(Record):
         adjust : {"holm", "bh", "none"}
             For testing several features at once.
         """
+        inference.check_known(method, inference.METHODS, "method")
         if method == "t":
             self._check("method='t'", self.std_error)
         if method == "paired":

@@ -59,6 +59,8 @@ class Scrambler:
 
     def fit(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> FittedSampler:
         check_finite(X, (*target, *given))
+        if self.crossfit is not None and self.crossfit > X.shape[0]:
+            raise ValueError(f"crossfit={self.crossfit} is more folds than the {X.shape[0]} rows: pass fewer, or None")
         if self.classifier is not None and len(target) == 1 and _levels(X, target[0]) is not None:
             return _FittedClassifier(self, X, target[0], given)
         if self.regressor is None and self.crossfit is None:

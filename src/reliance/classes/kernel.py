@@ -121,7 +121,7 @@ class KernelClass:
     def __post_init__(self) -> None:
         if not callable(self.kernel) and self.kernel not in ("rbf", "polynomial"):
             raise ValueError(f"kernel={shown(self.kernel)} is unknown: choose 'rbf', 'polynomial' or pass a function")
-        if self.radius is None or not 0 < self.radius < np.inf:
+        if not isinstance(self.radius, int | float | np.number) or not 0 < self.radius < np.inf:
             raise ValueError(
                 f"radius={shown(self.radius)}: pass a positive number. A kernel with many landmarks fits almost "
                 "anything, so that without a bound on the norm its good models rely on a feature as much as one likes"
@@ -296,7 +296,10 @@ def _kernel(given: KernelClass, X: Array, landmarks: Array) -> Kernel:
     if given.bandwidth is None:
         widths = np.ones(P) if given.kernel == "polynomial" else _median_widths(X, landmarks)
     else:
-        widths = np.asarray(given.bandwidth, dtype=np.float64)
+        try:
+            widths = np.asarray(given.bandwidth, dtype=np.float64)
+        except (TypeError, ValueError):
+            widths = np.zeros(0)  # text, say: refused below
         widths = np.full(P, widths) if widths.ndim == 0 else widths
     if widths.shape != (P,) or not (widths > 0).all() or not np.isfinite(widths).all():
         raise ValueError(f"bandwidth={shown(given.bandwidth)}: pass a positive number, or one for each of {P} columns")

@@ -77,9 +77,7 @@ class Interactions(Record):
 
     def test(self, alternative: str = "two-sided", adjust: str = "holm") -> TestResult:
         """The t tests of no interaction."""
-        if alternative not in inference.ALTERNATIVES:
-            known = ", ".join(map(repr, inference.ALTERNATIVES))
-            raise ValueError(f"alternative={shown(alternative)} is not known: use one of {known}")
+        inference.check_known(alternative, inference.ALTERNATIVES, "alternative")
         self._check()
         statistic, p = inference.t_test(self.values, self.std_error, self.n - 1, alternative, False)
         return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
@@ -190,7 +188,7 @@ def interaction_importance(
     (('x0 × x1', 'x0 × x2', 'x1 × x2'), [True, False, False])
     """
     if isinstance(loss, list | tuple):
-        raise ValueError(f"loss={shown(loss)} is a list: measure interactions under one loss at a time")
+        raise ValueError(f"loss is a list of {len(loss)}: measure interactions under one loss at a time")
     check_choice(route, routes.ROUTES, "route")
     problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names)
     chosen = _chosen_pairs(pairs, problem)
@@ -240,7 +238,7 @@ def interaction_importance(
 
 
 def _plan(problem: Problem, draws: int | str) -> Plan:
-    if draws == "all":
+    if isinstance(draws, str) and draws == "all":
         return reliance_plan(problem, "all")[1]
     if isinstance(draws, str):
         raise ValueError(f"draws={shown(draws)} is unknown: pass 'all' or a number of shifts")

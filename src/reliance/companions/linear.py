@@ -175,7 +175,10 @@ def _coefficients(model: Any, width: int) -> Floats:
 
 def _least_squares(problem: Problem, numbers: Array) -> Floats:
     X = np.asarray(_array.to_host(numbers), dtype=np.float64)
-    y = np.asarray(_array.to_host(problem.targets[0]), dtype=np.float64)
+    labels = _array.to_host(problem.targets[0])
+    if labels.dtype.kind not in "biuf":
+        raise TypeError(f"y has dtype {labels.dtype}: least squares are fitted to numbers; encode the labels")
+    y = np.asarray(labels, dtype=np.float64)
     if y.shape != (problem.n,):
         raise ValueError(f"y has shape {y.shape}: least squares are fitted to one number a row, ({problem.n},)")
     centred = X - X.mean(axis=0)

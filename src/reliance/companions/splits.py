@@ -56,9 +56,7 @@ class SplitComparison(Record):
 
     def test_difference(self, alternative: str = "greater", adjust: str = "holm") -> TestResult:
         """The t tests of no difference; "greater": more important on the training data."""
-        if alternative not in inference.ALTERNATIVES:
-            known = ", ".join(map(repr, inference.ALTERNATIVES))
-            raise ValueError(f"alternative={shown(alternative)} is not known: use one of {known}")
+        inference.check_known(alternative, inference.ALTERNATIVES, "alternative")
         self._check()
         found = [
             inference.t_test(self.values[k : k + 1], self.std_error[k : k + 1], float(df), alternative, False)

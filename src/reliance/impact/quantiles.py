@@ -105,6 +105,8 @@ def feature_impact(
         progress=progress,
         names=names,
     )
+    if not isinstance(normalize, bool | np.bool_):
+        raise TypeError(f"normalize={shown(normalize)}: pass True or False")
     held = {feature.name: held_values(problem, feature, probabilities) for feature in problem.features}
     call = Caller(problem.model, blocks.call_rows(problem))
     with blocks.session(problem):

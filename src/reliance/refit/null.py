@@ -14,6 +14,7 @@ from reliance import _array, blocks
 from reliance import rng as _rng
 from reliance._array import Array
 from reliance.checked_arrays import as_array
+from reliance.features import column_names
 from reliance.importance import permutation_importance
 from reliance.inputs import Progress, check_choice, check_draws, prepare
 from reliance.models import name_of
@@ -186,8 +187,8 @@ def _result(
             f"importance={name_of(data.importance)} returned {listed(sorted(sizes))} numbers in different rounds"
         )
     width = observed.values.size
-    labels = observed.names or (tuple(f"x{j}" for j in range(width)) if names is None else tuple(names))
-    if len(labels) != width:
-        raise ValueError(f"names has {len(labels)} entries, but importance={name_of(data.importance)} returned {width}")
+    if isinstance(names, list | tuple) and len(names) != width:
+        raise ValueError(f"names has {len(names)} entries, but importance={name_of(data.importance)} returned {width}")
+    labels = observed.names or column_names(names, (width,))
     measure = name_of(data.importance) if data.importance else "permutation_importance"
     return NullImportance(labels, observed.values, np.stack(rounds, axis=1), n, key, measure)

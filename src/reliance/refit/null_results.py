@@ -75,8 +75,7 @@ class NullImportance(Record):
         adjust : {"bh", "holm", "none"}
             "bh" controls the false discovery rate.
         """
-        if method not in METHODS:
-            raise ValueError(f"method={shown(method)} is not known: use one of {', '.join(map(repr, METHODS))}")
+        inference.check_known(method, METHODS, "method")
         if method == "empirical":
             # A tie must not be lost to rounding.
             slack = 1e-12 * np.max(np.abs(self.null), axis=1, initial=0.0)
@@ -93,7 +92,7 @@ class NullImportance(Record):
         The parameters were fitted to the same values, so the p-values are too large: a small one rejects the fit, a
         large one proves little.
         """
-        if method not in FITS:
+        if not isinstance(method, str) or method not in FITS:
             raise ValueError(f"method={shown(method)} is fitted to nothing: use one of {', '.join(map(repr, FITS))}")
         from scipy import stats  # slow to import, and rarely wanted
 

@@ -146,9 +146,7 @@ class AlgorithmReliance(Record):
         adjust : {"holm", "bh", "none"}
             For testing several features at once.
         """
-        if alternative not in inference.ALTERNATIVES:
-            known = ", ".join(map(repr, inference.ALTERNATIVES))
-            raise ValueError(f"alternative={shown(alternative)} is not known: use one of {known}")
+        inference.check_known(alternative, inference.ALTERNATIVES, "alternative")
         self._check_rows()
         df, ratio = self.degrees_of_freedom, self.compare == "ratio"
         statistic, p = inference.t_test(self.values, self.std_error, df, alternative, ratio)

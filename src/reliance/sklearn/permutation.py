@@ -16,7 +16,7 @@ from reliance.sklearn import scorers
 from reliance.sklearn.replay import Replay, seed_of
 from reliance.sklearn.rows import Rows, read_rows
 from reliance.sklearn.scorers import Reading
-from reliance.words import shown
+from reliance.words import short, shown
 
 # Estimators check their input at each call: few, large calls.
 _CALL_ROWS = 16384
@@ -92,7 +92,6 @@ def permutation_importance(
     [0.4667, 0.0, 0.0]
     """
     from joblib import effective_n_jobs
-    from sklearn.metrics import check_scoring
     from sklearn.utils import _safe_indexing
     from sklearn.utils.parallel import Parallel, delayed
 
@@ -101,11 +100,13 @@ def permutation_importance(
     samples = _checked_samples(max_samples, n)
     _check_repeats(n_repeats)
     replay = Replay(seed_of(random_state), n, samples)
-    scorer = check_scoring(estimator, scoring=scoring)
+    scorer = _checked_scorer(estimator, scoring)
     whole = samples == n
     part = rows.take(None if whole else replay.rows)
     labels, weights = (a if whole or a is None else _safe_indexing(a, replay.rows, axis=0) for a in (y, sample_weight))
     readings = scorers.read_all(scorer, estimator, part, labels, weights)
+    if not (n_jobs is None or isinstance(n_jobs, int | np.integer)):
+        raise TypeError(f"n_jobs={shown(n_jobs)}: pass an integer, or None")
     shares = np.array_split(np.arange(width), min(effective_n_jobs(n_jobs), width))
     found = Parallel(n_jobs=n_jobs)(
         delayed(_measured)(estimator, part, readings, weights, replay, n_repeats, share) for share in shares
@@ -118,6 +119,16 @@ def permutation_importance(
         offsets = {name: every[name] - some[name] for name in every}
     bunches = {name: _bunch([results[name] for results in found], offsets[name], rows.names) for name in readings}
     return bunches.get(scorers.SINGLE, bunches)
+
+
+def _checked_scorer(estimator: Any, scoring: Any) -> Any:
+    """scikit-learn's own, whose error would list all of its scorers."""
+    from sklearn.metrics import check_scoring
+
+    try:
+        return check_scoring(estimator, scoring=scoring)
+    except ValueError as error:
+        raise ValueError(f"scoring={shown(scoring)}: {short(str(error), 150)}; see sklearn.metrics") from error
 
 
 def _scores(scorer: Any, estimator: Any, X: Any, y: Any, weights: Any) -> dict[str, float]:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance.words import shown
+
 Indices = NDArray[np.int64]
 
 
@@ -46,4 +48,8 @@ def seed_of(random_state: Any) -> int:
     """The seed that scikit-learn draws for all columns."""
     from sklearn.utils import check_random_state
 
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max + 1))
+    try:
+        generator = check_random_state(random_state)
+    except ValueError as error:
+        raise ValueError(f"random_state={shown(random_state)}: pass an integer, a RandomState or None") from error
+    return int(generator.randint(np.iinfo(np.int32).max + 1))
