@@ -1,0 +1,292 @@
+"""Odd arguments of the methods of results, what they export, and files that are not what `save` wrote."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import io
+import json
+import math
+import pickle
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import reliance as rl
+from hostile.functions import FOLDS, KEY, N, X, Y, fit, plane, score, weaker
+from hostile.functions import _sizes as sizes
+from hostile.record import Case, Number, Refused
+
+
+@functools.cache
+def results() -> dict[str, Any]:
+    """One result of each class."""
+    half = N // 2
+    relative = rl.relative_importance(score, X, Y, given={"none": [], "rest": "rest"}, draws=3, rng=KEY)
+    return {
+        "Importance": rl.permutation_importance(score, X, Y, draws=3, rng=KEY, keep="rows"),
+        "Impact": rl.feature_impact(score, X),
+        "AlgorithmReliance": rl.algorithm_reliance(fit, X, Y, cv=FOLDS),
+        "NullImportance": rl.null_importance(fit, X, Y, rounds=3, importance=sizes, rng=KEY),
+        "LocalImportance": rl.local_importance(score, X, Y),
+        "LinearImportance": rl.linear_importance(None, X, Y),
+        "Interactions": rl.interaction_importance(score, X, Y, draws="all"),
+        "Extrapolation": rl.extrapolation_check(X, rng=KEY),
+        "SplitComparison": rl.compare_splits(
+            score, train=(X[:half], Y[:half]), test=(X[half:], Y[half:]), pairs="all", names=["a", "b", "c"]
+        ),
+        "ClassReliance": rl.model_class_reliance(rl.FiniteClass([score, weaker, plane]), X, Y, epsilon=3.0),
+        "RelativeImportance": relative,
+        "Delta": relative.delta("none", "rest"),
+    }
+
+
+NAMES = [
+    "Importance",
+    "Impact",
+    "AlgorithmReliance",
+    "NullImportance",
+    "LocalImportance",
+    "LinearImportance",
+    "Interactions",
+    "Extrapolation",
+    "SplitComparison",
+    "ClassReliance",
+    "RelativeImportance",
+    "Delta",
+]
+LEVELS = {
+    "0": 0.0,
+    "1": 1.0,
+    "95": 95,
+    "negative": -0.5,
+    "nan": math.nan,
+    "text": "0.95",
+    "none": None,
+    "true": True,
+    "array": np.array([0.9, 0.95]),
+    "list": [0.9],
+    "complex": 0.9j,
+}
+CHOICES = {"unknown": "larger", "none": None, "number": 1, "list": ["greater"], "array": np.array(["greater", "less"])}
+# Method, its argument, odd values, and the classes that have it.
+METHODS: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
+    (
+        "interval",
+        "level",
+        LEVELS,
+        ("Importance", "AlgorithmReliance", "LocalImportance", "Interactions", "SplitComparison", "Delta"),
+    ),
+    ("to_frame", "level", LEVELS, ("Importance", "AlgorithmReliance", "LocalImportance", "Interactions")),
+    ("interval", "formulation", CHOICES, ("Importance",)),
+    ("test", "alternative", CHOICES, ("Importance", "AlgorithmReliance", "Interactions", "Delta")),
+    ("test", "method", CHOICES, ("Importance", "NullImportance")),
+    ("test", "adjust", CHOICES, ("Importance", "AlgorithmReliance", "Interactions", "NullImportance", "Delta")),
+    ("test_difference", "alternative", CHOICES, ("SplitComparison",)),
+    ("for_target", "target", CHOICES, ("AlgorithmReliance",)),
+    ("goodness_of_fit", "method", CHOICES, ("NullImportance",)),
+    ("position", "row", {"outside": N, "negative": -1, "text": "a", "float": 0.5, "none": None}, ("LocalImportance",)),
+    ("delta", "first", {"unknown": "all", "none": None, "number": 0, "list": ["none"]}, ("RelativeImportance",)),
+    ("save", "path", {"none": None, "number": 3.5, "ending": "result.txt", "empty": ""}, ("Importance", "Impact")),
+    (
+        "plot",
+        "kind",
+        {"unknown": "pie", "none": None, "list": ["bar"]},
+        ("Importance", "Impact", "AlgorithmReliance", "NullImportance", "LocalImportance", "ClassReliance", "Delta"),
+    ),
+]
+
+
+def _methods() -> Iterator[Case]:
+    for method, argument, values, classes in METHODS:
+        for name in classes:
+            for odd, value in values.items():
+
+                def call(name: str = name, method: str = method, argument: str = argument, value: Any = value) -> Any:
+                    more = {"second": "rest"} if method == "delta" else {}
+                    return getattr(results()[name], method)(**{argument: value, **more})
+
+                refused = Refused(("set",), (KeyError, TypeError)) if method == "delta" else Refused((argument,))
+                yield Case(name, f"{method} {argument} {odd}", call, refused)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What goes out comes back
+
+
+def _numbers_of(result: Any) -> Any:
+    if isinstance(result, rl.RelativeImportance):
+        return np.stack([one.values for one in result.values()])
+    return np.stack([result.lower, result.upper]) if isinstance(result, rl.ClassReliance) else result.values
+
+
+def _strict(result: Any) -> Any:
+    """As strict JSON and back; the numbers of the field that all results have."""
+    found = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    if "values" in found:
+        return found["values"]
+    return [found["lower"], found["upper"]] if "lower" in found else found["by_range"]
+
+
+def _saved(result: Any, ending: str) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"result.{ending}"
+        result.save(path)
+        return rl.load(path).values
+
+
+def _writable(result: Any) -> Any:
+    """Arrays of a copy are as read-only as those of the result."""
+    values = pickle.loads(pickle.dumps(result)).values
+    return [float(values.flags.writeable)]
+
+
+def _round_trips() -> Iterator[Case]:
+    def case(name: str, odd: str, way: Callable[[Any], Any]) -> Case:
+        return Case(name, odd, lambda: way(results()[name]), Number(lambda: _numbers_of(results()[name]), 1e-15))
+
+    for name in NAMES:
+        yield case(name, "copied", lambda result: _numbers_of(copy.copy(result)))
+        if name != "ClassReliance":  # its models may be functions
+            yield case(name, "pickled", lambda result: _numbers_of(pickle.loads(pickle.dumps(result))))
+        if name not in ("RelativeImportance", "Delta"):
+            yield case(name, "strict JSON", _strict)
+    for name in ("Importance", "Impact", "AlgorithmReliance", "NullImportance"):
+        for ending in ("json", "npz"):
+            yield case(name, f"saved as {ending}", lambda result, ending=ending: _saved(result, ending))
+        yield Case(name, "unpickled readonly", lambda name=name: _writable(results()[name]), Number(lambda: [0.0]))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Files
+
+
+def _file(content: bytes, ending: str = "json") -> Callable[[], Any]:
+    def call() -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"result.{ending}"
+            path.write_bytes(content)
+            return rl.load(path)
+
+    return call
+
+
+def _bytes(ending: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"result.{ending}"
+        results()["Importance"].save(path)
+        return path.read_bytes()
+
+
+def _changed(**changes: Any) -> Callable[[], Any]:
+    def call() -> Any:
+        content = json.loads(_bytes("json"))
+        place = content if set(changes) & set(content) else next(v for v in content.values() if isinstance(v, dict))
+        place.update(changes)
+        return _file(json.dumps(content).encode())()
+
+    return call
+
+
+def _without(key: str) -> Callable[[], Any]:
+    def call() -> Any:
+        content = json.loads(_bytes("json"))
+        place = content if key in content else next(v for v in content.values() if isinstance(v, dict))
+        del place[key]
+        return _file(json.dumps(content).encode())()
+
+    return call
+
+
+def _bomb() -> bytes:
+    """An npz whose one array says that it holds a terabyte."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**37,)})
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("values.npy", header.getvalue() + b"\0" * 64)
+    return content.getvalue()
+
+
+def _pickled() -> bytes:
+    content = io.BytesIO()
+    np.savez(content, values=np.array([{"a": 1}], dtype=object))
+    return content.getvalue()
+
+
+FILES: dict[str, Callable[[], Any]] = {
+    "empty": _file(b""),
+    "no JSON": _file(b"{values: 3"),
+    "other JSON": _file(b'{"a": 1}'),
+    "a list": _file(b"[1, 2]"),
+    "a number": _file(b"3"),
+    "bytes": _file(bytes(range(256))),
+    "truncated": lambda: _file(_bytes("json")[:-40])(),
+    "empty npz": _file(b"", "npz"),
+    "no npz": _file(b"PK\x03\x04 nothing", "npz"),
+    "truncated npz": lambda: _file(_bytes("npz")[:-100], "npz")(),
+    "bomb": lambda: _file(_bomb(), "npz")(),
+    "pickles": lambda: _file(_pickled(), "npz")(),
+    "ending": _file(b"{}", "txt"),
+    "kind unknown": _changed(format="reliance.Importances"),
+    "values short": _changed(values=[1.0]),
+    "values text": _changed(values=["a", "b", "c"]),
+    "values nested": _changed(values=[[1.0], [2.0], [3.0]]),
+    "names short": _changed(names=["a"]),
+    "names twice": _changed(names=["a", "a", "b"]),
+    "compare unknown": _changed(compare="minus"),
+    "n negative": _changed(n=-1),
+    "n text": _changed(n="12"),
+    "values missing": _without("values"),
+    "names missing": _without("names"),
+}
+
+
+def _files() -> Iterator[Case]:
+    for odd, call in FILES.items():
+        yield Case("load", f"file {odd}", call, Refused(("path",)))
+    yield Case("load", "path none", lambda: rl.load(None), Refused(("path",)))
+    yield Case("load", "path number", lambda: rl.load(3.5), Refused(("path",)))
+    yield Case("load", "folder", lambda: rl.load(tempfile.gettempdir()), Refused(("path",), (ValueError, OSError)))
+    yield Case(
+        "load", "no such file", lambda: rl.load("/nowhere/result.json"), Refused(("result.json",), (FileNotFoundError,))
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# RefitError
+
+
+def _failing(rows: Any, y: Any) -> Any:
+    if rows.shape[1] < 3:
+        raise RuntimeError("no fit without all columns")
+    return fit(rows, y)
+
+
+def _refit_error() -> Iterator[Case]:
+    def again() -> Any:
+        try:
+            rl.algorithm_reliance(_failing, X, Y, cv=FOLDS)
+        except rl.RefitError as error:
+            found = pickle.loads(pickle.dumps(error))
+            return [float(str(found) == str(error)), float(len(found.failures) == len(error.failures))]
+        raise AssertionError("no RefitError")
+
+    yield Case("RefitError", "pickled", again, Number(lambda: [1.0, 1.0]))
+    yield Case(
+        "RefitError",
+        "raised",
+        lambda: rl.algorithm_reliance(_failing, X, Y, cv=FOLDS),
+        Refused(("x0",), (rl.RefitError,)),
+    )
+
+
+def cases() -> Iterator[Case]:
+    yield from _methods()
+    yield from _round_trips()
+    yield from _files()
+    yield from _refit_error()
