@@ -8,11 +8,11 @@ import pytest
 
 import reliance as rl
 import reliance.sklearn
-from hostile import backends, classes, labels, losses, models, options, record, results, routes, rows
+from hostile import backends, classes, degenerate, labels, losses, models, options, record, results, routes, rows
 
 CASES = [
     case
-    for family in (rows, labels, options, models, routes, losses, results, classes, backends)
+    for family in (rows, degenerate, labels, options, models, routes, losses, results, classes, backends)
     for case in family.cases()
 ]
 

@@ -210,11 +210,11 @@ def _scaled(problem: Problem) -> Array:
         raise ValueError(f"X has {problem.n} rows: a row, its donor and others to be near need at least 4")
     xp = problem.xp
     wide = xp.astype(problem.numbers("extrapolation_check"), _array.sum_dtype(xp, problem.device), copy=False)
-    centred = wide - xp.mean(wide, axis=0)
-    spread = xp.std(wide, axis=0)
-    (finite,) = _array.fetch([xp.all(xp.isfinite(spread))])
+    (finite,) = _array.fetch([xp.all(xp.isfinite(wide))])
     if not bool(finite):
         raise ValueError("X holds NaN or infinite values, which have no distance: fill or drop them")
+    centred = wide - xp.mean(wide, axis=0)
+    spread = xp.std(wide, axis=0)
     varies = spread > 0.0
     return xp.where(varies, centred / xp.where(varies, spread, xp.ones_like(spread)), xp.zeros_like(centred))
 

@@ -134,8 +134,8 @@ def linear_importance(
     if len(problem.store.shape) != 1:
         raise ValueError(f"X has rows of shape {problem.store.shape}: a linear model takes rows of one dimension")
     numbers = problem.numbers("linear_importance")
+    low, high, deviation = _scales(problem, numbers)  # which finds NaN, before anything is fitted to it
     coef = _least_squares(problem, numbers) if model is None else _coefficients(model, int(numbers.shape[1]))
-    low, high, deviation = _scales(problem, numbers)
     columns = []
     for feature in problem.features:
         if len(feature.columns) > 1:
@@ -197,11 +197,12 @@ def _scales(problem: Problem, numbers: Array) -> tuple[Floats, Floats, Floats]:
     """Minimum, maximum and standard deviation of each column."""
     xp = problem.xp
     wide = xp.astype(numbers, _array.sum_dtype(xp, problem.device), copy=False)
-    found = _array.fetch([xp.min(wide, axis=0), xp.max(wide, axis=0), xp.std(wide, axis=0)])
-    low, high, deviation = (np.asarray(a, dtype=np.float64) for a in found)
-    if not np.isfinite(deviation).all():
-        name = problem.names[int(np.argmin(np.isfinite(deviation)))]
+    (finite,) = _array.fetch([xp.all(xp.isfinite(wide), axis=0)])
+    if not finite.all():
+        name = problem.names[int(np.argmin(finite))]
         raise ValueError(
             f"X holds NaN or infinite values in column {shown(name)}: its range is not known; drop those rows"
         )
+    found = _array.fetch([xp.min(wide, axis=0), xp.max(wide, axis=0), xp.std(wide, axis=0)])
+    low, high, deviation = (np.asarray(a, dtype=np.float64) for a in found)
     return low, high, deviation
