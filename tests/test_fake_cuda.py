@@ -177,8 +177,9 @@ def test_engine_stays_on_the_device(cuda, traffic, monkeypatch, method, option):
         chosen["weights"] = tensor(N)
     result = first(function(mlp(), tensor(N, P), tensor(N), **chosen))
     assert traffic["loop"] == strips(result.block, method, option in METRICS)
-    # The checks and the base pass: X, y, weights, two flags, base losses. Nothing grows with features or draws.
-    assert traffic["download"] <= 5
+    # The checks and the base pass: X, y, weights, two flags, base losses; some rows of X and counts of common values,
+    # whether columns vary, the classes of a metric. Nothing grows with features or draws.
+    assert traffic["download"] <= 9
     assert cuda.operations["copy_"] > 0
     assert result.values.shape == result.evaluations.shape
 

@@ -73,11 +73,12 @@ def _constant_columns(problem: Problem) -> set[int]:
 def _same(problem: Problem, columns: list[int], rows: int) -> list[bool]:
     """Whether the first rows of each column are equal; one NaN is like another."""
     xp = problem.xp
-    index = _array.from_host(np.asarray(columns), xp, problem.device, _array.index_dtype(xp))
-    part = xp.take(problem.flat[:rows, :], index, axis=1) if len(columns) > 1 else problem.flat[:rows, columns[0], None]
+    # All columns, whichever are asked for: JAX compiles for a shape, and features come and go.
+    part = problem.flat[:rows, :] if len(columns) > 1 else problem.flat[:rows, columns[0], None]
     first = part[:1, :]
     equal = xp.logical_or(part == first, xp.logical_and(part != part, first != first))
-    return [bool(same) for same in _array.to_host(xp.all(equal, axis=0))]
+    found = _array.to_host(xp.all(equal, axis=0))
+    return [bool(same) for same in (found[columns] if len(columns) > 1 else found)]
 
 
 def _used_columns(problem: Problem) -> set[int] | None:
