@@ -1,1 +1,0 @@
-"""What the classes of `reliance.model_classes` are made of: the solvers behind class reliance."""
