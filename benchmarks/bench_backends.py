@@ -8,8 +8,8 @@ from .common import BACKENDS, SEED, Benchmark, count_compilations, need, on_back
 
 with safe_import():
     import reliance as rl
-    from reliance._array import device as device_of
-    from reliance._array import from_host, inference_only, namespace, to_host
+    from reliance._core.arrays import device as device_of
+    from reliance._core.arrays import from_host, inference_only, namespace, to_host
 
 N, P = 400, 32
 

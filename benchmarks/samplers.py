@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import SEED
-from reliance.samplers import KNN, Gaussian, Knockoffs, Leaves, Residual, Residuals, Sampler, ValueDraws
+from reliance.samplers.residual import KNN, Gaussian, Knockoffs, Leaves, Residual, Residuals, Sampler, ValueDraws
 
 DRAWS = 20
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance.classes.kernel import KernelModel
+from reliance.rashomon.kernel import KernelModel
 
 METHODS = (rl.model_class_reliance, rl.conditional_model_class_reliance)
 # 500 problems of each class; of those that take long only some when tests have to be fast.

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance.classes import convex
-from reliance.classes.convex import ConvexLinearClass
-from reliance.classes.convex_pairs import Pairs
-from reliance.classes.convex_rows import Rows, rounded_hinge
-from reliance.classes.convex_solver import STAGES, Stage, minimise
-from reliance.classes.protocol import ClassData, Range
-from reliance.features import Feature
-from reliance.models import Linear
+from reliance.data.features import Feature
+from reliance.models.calling import Linear
+from reliance.rashomon import convex
+from reliance.rashomon.convex import ConvexLinearClass
+from reliance.rashomon.convex_pairs import Pairs
+from reliance.rashomon.convex_rows import Rows, rounded_hinge
+from reliance.rashomon.convex_solver import STAGES, Stage, minimise
+from reliance.rashomon.protocol import ClassData, Range
 
 N, P = 60, 3
 LOSSES = ("logistic", "hinge")

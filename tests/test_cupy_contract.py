@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import functional, samplers, variance
+from reliance import functional
+from reliance.inference import variance
+from reliance.samplers import residual as samplers
 from test_trees import made
 
 strict = pytest.importorskip("array_api_strict")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance.classes import ascent
-from reliance.classes.frameworks import Operands
+from reliance.rashomon import ascent
+from reliance.rashomon.frameworks import Operands
 
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")

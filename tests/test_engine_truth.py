@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import rounding
+from reliance.engine import rounding
 
 N = 40
 

@@ -17,14 +17,18 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import _array, blocks, functional, loss_checks, variance
-from reliance.classes import ascent, moments
-from reliance.classes.kernel_pairs import RBF, Polynomial, Switch, pair_products
-from reliance.classes.protocol import ClassData
-from reliance.features import Feature
-from reliance.structure import tree_blocks
-from reliance.structure.cells import column_cells
-from reliance.structure.leaf_masks import fold_trees, mask_tables, skeleton
+from reliance import functional
+from reliance._core import arrays
+from reliance.data.features import Feature
+from reliance.engine import blocks
+from reliance.exact import tree_blocks
+from reliance.exact.cells import column_cells
+from reliance.exact.leaf_masks import fold_trees, mask_tables, skeleton
+from reliance.inference import variance
+from reliance.losses import checks as loss_checks
+from reliance.rashomon import ascent, moments
+from reliance.rashomon.kernel_pairs import RBF, Polynomial, Switch, pair_products
+from reliance.rashomon.protocol import ClassData
 from test_trees import LEVELS, made
 
 torch = pytest.importorskip("torch")
@@ -106,8 +110,8 @@ def traffic(monkeypatch):
         finally:
             counted.looping = False
 
-    monkeypatch.setattr(_array, "from_host", counted.upload)
-    monkeypatch.setattr(_array, "to_host", counted.download)
+    monkeypatch.setattr(arrays, "from_host", counted.upload)
+    monkeypatch.setattr(arrays, "to_host", counted.download)
     monkeypatch.setattr(loss_checks, "to_host", counted.labels)
     monkeypatch.setattr(blocks, "evaluate", looped)
     return counted
@@ -195,7 +199,7 @@ def test_kinds_of_data(cuda, traffic, monkeypatch, method, case):
     if case == "image":
         X, model = tensor(N, 2, 3, 3), torch.nn.Sequential(torch.nn.Flatten(), mlp(18))
         extra = {"features": np.arange(18).reshape(2, 3, 3) // 6}
-        monkeypatch.setattr("reliance.features.to_host", np.asarray)  # the mask is on the host
+        monkeypatch.setattr("reliance.data.features.to_host", np.asarray)  # the mask is on the host
     elif case == "embedding":
         X = tensor(N, P, dtype=torch.int64)
         model = torch.nn.Sequential(torch.nn.Embedding(5, 2, device=CUDA), torch.nn.Flatten(), mlp(2 * P))
@@ -272,7 +276,7 @@ def test_leaf_masks_stay_on_the_device(cuda, traffic, outputs):
     """The tables are made on the host and uploaded; from there on a block of rows needs nothing of it."""
     model = made(0, (5, 40), outputs=outputs)
     columns = [column_cells(model, j, LEVELS[np.arange(N) % 5]) for j in range(3)]
-    xp = _array.namespace(tensor(1))
+    xp = arrays.namespace(tensor(1))
     tables = mask_tables(model, skeleton(model), columns, [0, 2], xp, CUDA, torch.float64)
     traffic.clear()
     table = fold_trees(tensor(tables.lines, N, dtype=torch.float64), tensor(3, N, dtype=torch.int64), tables.trees)
@@ -368,7 +372,7 @@ def test_lists_of_models_stay_on_the_device(cuda, traffic, monkeypatch):
     def download(x):  # labels must not be constant
         return traffic.download(x) + (np.arange(N) if x.shape == (N,) else 0.0)
 
-    monkeypatch.setattr(_array, "to_host", download)
+    monkeypatch.setattr(arrays, "to_host", download)
     given = rl.FiniteClass([mlp(), mlp()])
     found = rl.model_class_reliance(given, tensor(N, P), tensor(N), epsilon=10.0, rng=0)
     assert found.achieved_lower.shape == (P,)

@@ -19,12 +19,13 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import files, records, results
-from reliance.classes.members import Members
-from reliance.comparisons import Delta, Influence, RelativeImportance
-from reliance.curves import Curve
-from reliance.refit.null_results import NullImportance
-from reliance.refit.results import AlgorithmReliance
+from reliance.rashomon.members import Members
+from reliance.results import files, records
+from reliance.results import importance as results
+from reliance.results.algorithm import AlgorithmReliance
+from reliance.results.comparisons import Delta, Influence, RelativeImportance
+from reliance.results.curves import Curve
+from reliance.results.null import NullImportance
 from test_results import make, same
 
 NAN, INF = math.nan, math.inf

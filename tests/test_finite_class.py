@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import executors
-from reliance.classes import finite
-from reliance.rng import resolve_key
+from reliance._core.streams import resolve_key
+from reliance.engine import executors
+from reliance.rashomon import finite
 
 N = 14
 BASE = N + 16 * -(-2 * N // 16) - 1  # rows of a base pass, and of the batch in which they are predicted once more

@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 import reliance as rl
-from reliance import _array, functional
+from reliance import functional
+from reliance._core import arrays
 
 N = 7
 RNG = np.random.default_rng(11)
@@ -20,7 +21,7 @@ COLUMNS = [2, (0, 3), [1, 0, 2]]
 
 def model(Z):
     """The same function on every namespace, interactions included."""
-    xp = _array.namespace(Z)
+    xp = arrays.namespace(Z)
     return xp.tanh(Z[:, 0] * Z[:, 1] + 0.5 * Z[:, 2]) - 0.3 * Z[:, 3] * Z[:, 2]
 
 
@@ -57,7 +58,7 @@ def test_base_risk(backend, data):
     x, y, host, labels = data
     found = functional.base_risk(model, x, y)
     assert found.shape == ()
-    backend.assert_close(_array.to_host(found), np.mean([cell(host, labels, i, i, 0) for i in range(N)]))
+    backend.assert_close(arrays.to_host(found), np.mean([cell(host, labels, i, i, 0) for i in range(N)]))
 
 
 @pytest.mark.parametrize("columns", COLUMNS, ids=str)
@@ -72,10 +73,10 @@ def test_switched_losses(backend, data, columns):
         row[:, columns if isinstance(columns, int) else list(columns)] = rounded[i, d]
         expected[i, d] = risk(labels[i], model(row)[0])
     found = functional.switched_losses(model, x, y, columns, given)
-    backend.assert_close(_array.to_host(found), expected)
+    backend.assert_close(arrays.to_host(found), expected)
     if g == 1:
         short = functional.switched_losses(model, x, y, columns, given[:, :, 0])
-        np.testing.assert_array_equal(_array.to_host(short), _array.to_host(found))
+        np.testing.assert_array_equal(arrays.to_host(short), arrays.to_host(found))
 
 
 @pytest.mark.parametrize("columns", COLUMNS, ids=str)
@@ -84,7 +85,7 @@ def test_shifted_risk(backend, data, columns):
     shifts = [1, 5, 3]
     expected = np.mean([cell(host, labels, i, (i + s) % N, columns) for i in range(N) for s in shifts])
     for given in (shifts, np.asarray(shifts), backend.asarray(np.asarray(shifts, dtype=np.int32))):
-        backend.assert_close(_array.to_host(functional.shifted_risk(model, x, y, columns, given)), expected)
+        backend.assert_close(arrays.to_host(functional.shifted_risk(model, x, y, columns, given)), expected)
 
 
 @pytest.mark.parametrize("columns", COLUMNS, ids=str)
@@ -94,9 +95,9 @@ def test_pairwise_risk(backend, data, columns):
     for block in (None, 1, 3, N, 50):
         found = functional.pairwise_risk(model, x, y, columns, block=block)
         assert found.shape == ()
-        backend.assert_close(_array.to_host(found), expected)
+        backend.assert_close(arrays.to_host(found), expected)
     every_shift = functional.shifted_risk(model, x, y, columns, range(1, N))
-    backend.assert_close(_array.to_host(every_shift), expected)
+    backend.assert_close(arrays.to_host(every_shift), expected)
 
 
 @pytest.mark.parametrize("columns", COLUMNS, ids=str)
@@ -104,16 +105,16 @@ def test_pairwise_moments(backend, data, columns):
     x, y, host, labels = data
     table = pairs(host, labels, columns)
     found = functional.pairwise_moments(model, x, y, columns)
-    backend.assert_close(_array.to_host(found.rows), np.nanmean(table, axis=1), scale=10)
-    backend.assert_close(_array.to_host(found.donors), np.nanmean(table, axis=0), scale=10)
-    backend.assert_close(_array.to_host(found.variance), np.nanvar(table, ddof=1), scale=10)
+    backend.assert_close(arrays.to_host(found.rows), np.nanmean(table, axis=1), scale=10)
+    backend.assert_close(arrays.to_host(found.donors), np.nanmean(table, axis=0), scale=10)
+    backend.assert_close(arrays.to_host(found.variance), np.nanvar(table, ddof=1), scale=10)
 
 
 def test_inputs_of_several_dimensions_and_outputs(backend):
     host, labels = X.reshape(N, 2, 2), RNG.normal(size=(N, 2))
 
     def outputs(Z):
-        xp = _array.namespace(Z)
+        xp = arrays.namespace(Z)
         return xp.stack([Z[:, 0, 1] * Z[:, 1, 0], xp.sin(Z[:, 1, 1])], axis=1)
 
     flat, y = backend.rounded(X), backend.rounded(labels)
@@ -121,14 +122,14 @@ def test_inputs_of_several_dimensions_and_outputs(backend):
     expected = np.mean([risk(y[i], outputs(switched(flat, i, k, (1, 3)).reshape(1, 2, 2))[0]) for i, k in cells])
     for block in (None, 3):
         found = functional.pairwise_risk(outputs, backend.asarray(host), backend.asarray(labels), (1, 3), block=block)
-        backend.assert_close(_array.to_host(found), expected)
+        backend.assert_close(arrays.to_host(found), expected)
 
 
 @pytest.mark.parametrize("compare", ["difference", "ratio"])
 def test_pieces_make_the_interval(backend, data, compare):
     """The interval of `model_reliance`, from the moments on the device; the t quantile alone is the host's."""
     x, y, _, _ = data
-    xp = _array.namespace(x)
+    xp = arrays.namespace(x)
     rows, donors, _ = functional.pairwise_moments(model, x, y, 0)
     value = xp.mean(rows)
     if compare == "ratio":
@@ -143,7 +144,7 @@ def test_pieces_make_the_interval(backend, data, compare):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # so few rows are skewed
         expected = rl.model_reliance(model, x, y, features=[0], compare=compare).interval()[0]
-    np.testing.assert_allclose([_array.to_host(end) for end in ends], expected, rtol=30 * backend.rtol)
+    np.testing.assert_allclose([arrays.to_host(end) for end in ends], expected, rtol=30 * backend.rtol)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance.impact.held_values import nearest_values
+from reliance.methods.held_values import nearest_values
 
 QUANTILES = [0.1, 0.25, 0.5, 0.9]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,97 +14,39 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "reliance"
 
-# The path of the data. A module imports only what stands before it; __init__ gathers them all.
-ORDER = (
-    "words",
-    "records",
-    "files",
-    "_array",
-    "tracing",
-    "kinds",
-    "rng",
-    "loss_formulas",
+# The path of the data. A package imports only what stands before it; within a package any module may import any other.
+LAYERS = (
+    "_core",
     "losses",
-    "loss_checks",
-    "outputs",
-    "tables",
-    "untouched",
-    "probes",
-    "ensembles",
-    "tree_readers",
-    "responses",
-    "adapters",
-    "modules",
+    "data",
     "models",
-    "checked_arrays",
-    "features",
-    "several_inputs",
-    "kernels",
-    "stores",
-    "inputs",
-    "variables",
     "plans",
-    "partial_plans",
-    "constant_plans",
-    "sampled_plans",
-    "draws",
-    "regressors",
-    "neighbours",
-    "knockoffs",
+    "engine",
+    "exact",
     "samplers",
-    "scrambling",
-    "reductions",
-    "rounding",
-    "executors",
-    "shapes",
-    "blocks",
-    "structure",
-    "variance",
-    "freedom",
-    "row_tests",
     "inference",
-    "summaries",
-    "identified",
-    "corrections",
-    "export",
-    "misfit",
-    "curves",
-    "importance_files",
     "plots",
     "results",
-    "comparisons",
     "functional",
-    "measuring",
-    "adaptive",
-    "importance",
-    "studies",
-    "conditional",
-    "classes",
-    "model_classes",
-    "class_results",
+    "methods",
     "rashomon",
-    "impact",
     "refit",
-    "loading",
-    "companions",
     "sklearn",
 )
-# Within a sub-package any module may import any other.
-PACKAGES = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 CORE = {"numpy", "scipy", "array_api_compat", "array_api_extra", "tqdm"}
 BACKENDS = {"torch", "jax", "jaxlib", "cupy", "array_api_strict", "dask"}
 HEAVY = ("torch", "jax", "cupy", "pandas", "sklearn", "matplotlib", "lightgbm", "xgboost")
-# _array.py knows the backend, tracing.py how JAX compiles; models.py adapts torch modules, untouched.py looks for their
-# hooks; two modules use the frameworks' gradients.
+# arrays.py knows the backend, tracing.py how JAX compiles; models adapts torch modules and looks for their hooks; two
+# modules use the frameworks' gradients.
 KNOW_BACKENDS = {
-    "_array",
-    "tracing",
-    "untouched",
-    "modules",
-    "models",
-    "several_inputs",
-    "classes.torch_framework",
-    "classes.jax_framework",
+    "_core.arrays",
+    "_core.tracing",
+    "models.calling",
+    "models.modules",
+    "models.several_inputs",
+    "models.untouched",
+    "rashomon.jax_framework",
+    "rashomon.torch_framework",
 }
 
 
@@ -138,9 +81,9 @@ def find_imports(tree: ast.Module, package: tuple[str, ...]) -> Iterator[Import]
 
 
 def check_module(name: str, source: str, package: tuple[str, ...] = ("reliance",)) -> list[str]:
-    """What the imports of a module do wrong, by its name ``"losses"`` or ``"classes.linear"``."""
+    """What the imports of a module do wrong, by its name, ``"plans.designs"`` say."""
     faults = []
-    module = name.partition(".")[0]  # a sub-package has one place in the order
+    module = name.partition(".")[0]  # a package has one place in the order
     for found in find_imports(ast.parse(source), package):
         where = f"{name}, line {found.line}: imports {found.target}"
         parts = found.target.split(".")
@@ -148,11 +91,9 @@ def check_module(name: str, source: str, package: tuple[str, ...] = ("reliance",
             target = parts[1] if len(parts) > 1 else ""
             if module == "__init__":
                 continue
-            if target not in ORDER:
-                faults.append(f"{where}, which is not a module of the order")
-            elif target == module and module in PACKAGES:
-                continue
-            elif ORDER.index(target) >= ORDER.index(module):
+            if target not in LAYERS:
+                faults.append(f"{where}, which is not one of the layers")
+            elif LAYERS.index(target) > LAYERS.index(module):
                 faults.append(f"{where}, which does not stand before it")
             continue
         if BACKENDS.intersection(parts) and name not in KNOW_BACKENDS:
@@ -171,7 +112,7 @@ def test_import_direction(path: Path) -> None:
     relative = path.relative_to(PACKAGE)
     name = ".".join(relative.with_suffix("").parts)
     module = relative.parts[0].removesuffix(".py")
-    assert module in (*ORDER, "__init__"), f"{relative}: give it its place in ORDER"
+    assert module in (*LAYERS, "__init__"), f"{relative}: every module belongs to one of the layers"
     package = ("reliance", *relative.parts[:-1])
     assert check_module(name, path.read_text(encoding="utf-8"), package) == []
 
@@ -179,30 +120,30 @@ def test_import_direction(path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "source", "wrong"),
     [
-        ("losses", "from . import plans", True),
-        ("losses", "from reliance import plans", True),
-        ("losses", "from .plans import Shifts", True),
-        ("losses", "def f():\n    from reliance.plans import Shifts", True),
-        ("losses", "import reliance", True),
-        ("plans", "from .losses import resolve", False),
-        ("plans", "from ._array import Array", False),
-        ("plans", "if TYPE_CHECKING:\n    from .blocks import run", False),
-        ("results", "from .plots import bars", False),
+        ("losses.functions", "from reliance import plans", True),
+        ("losses.functions", "from reliance.plans.designs import Shifts", True),
+        ("losses.functions", "def f():\n    from reliance.plans.designs import Shifts", True),
+        ("losses.functions", "import reliance", True),
+        ("losses.checks", "from reliance.losses.functions import resolve", False),
+        ("plans.designs", "from reliance.losses.functions import resolve", False),
+        ("plans.designs", "from reliance._core.arrays import Array", False),
+        ("plans.designs", "if TYPE_CHECKING:\n    from reliance.engine.blocks import run", False),
+        ("results.importance", "from reliance.plots import bars", False),
         ("plots.curves", "from reliance.results import Importance", True),
         ("plots.curves", "def f():\n    import matplotlib.pyplot as plt", False),
         ("plots.curves", "import matplotlib.pyplot as plt", True),
-        ("results", "def to_frame(self):\n    import pandas", False),
-        ("results", "import pandas", True),
-        ("blocks", "def f():\n    import jax.numpy as jnp", True),
-        ("blocks", "from array_api_compat import torch as xp", True),
-        ("blocks", "def f():\n    import array_api_compat.torch", True),
-        ("models", "def f():\n    import torch", False),
-        ("models", "import torch", True),
-        ("classes.torch_framework", "def f():\n    import torch", False),
-        ("classes.linear", "def f():\n    import torch", True),
-        ("classes.linear", "from reliance.rashomon import model_class_reliance", True),
-        ("_array", "import numpy as np\nimport array_api_compat", False),
-        ("importance", "import math\nfrom scipy import stats", False),
+        ("results.importance", "def to_frame(self):\n    import pandas", False),
+        ("results.importance", "import pandas", True),
+        ("engine.blocks", "def f():\n    import jax.numpy as jnp", True),
+        ("engine.blocks", "from array_api_compat import torch as xp", True),
+        ("engine.blocks", "def f():\n    import array_api_compat.torch", True),
+        ("models.calling", "def f():\n    import torch", False),
+        ("models.calling", "import torch", True),
+        ("rashomon.torch_framework", "def f():\n    import torch", False),
+        ("rashomon.linear", "def f():\n    import torch", True),
+        ("methods.local", "from reliance.rashomon.reliance import model_class_reliance", True),
+        ("_core.arrays", "import numpy as np\nimport array_api_compat", False),
+        ("methods.replacement", "import math\nfrom scipy import stats", False),
         ("unheard_of", "import math", False),
     ],
 )
@@ -247,3 +188,14 @@ def test_public_names_are_documented() -> None:
         value = getattr(reliance, name)
         if not name.startswith("__"):
             assert value.__doc__, f"reliance.{name} has no docstring"
+
+
+def test_the_design_names_every_module() -> None:
+    """The table of docs/design.md: packages in the order of LAYERS, each with all of its modules."""
+    page = (PACKAGE.parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\|(.*)\|$", page, re.MULTILINE)
+    named = {package: set(re.findall(r"`(\w+)`", modules)) for package, modules in rows if package in LAYERS}
+    assert tuple(named) == LAYERS
+    for package, modules in named.items():
+        files = {path.stem for path in (PACKAGE / package).glob("*.py")} - {"__init__"}
+        assert modules == files, package

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reliance import inference, variance
-from reliance._array import device, to_host
-from reliance.reductions import Moments
+from reliance import inference
+from reliance._core.arrays import device, to_host
+from reliance.engine.reductions import Moments
+from reliance.inference import variance
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Plans of a few lines, and the literal kernel

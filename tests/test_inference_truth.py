@@ -201,7 +201,7 @@ def test_one_row_of_a_class_has_no_interval(method: Any, positives: int) -> None
 
 
 def test_a_metric_of_ones_own_may_count_classes() -> None:
-    from reliance import losses
+    from reliance.losses import functions as losses
 
     X, y = auc_data(40, 4, 0)
     mine = rl.Metric(losses.auc.value, losses.auc.influence, name="mine", target="class", by_class=True)

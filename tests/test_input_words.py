@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import tables
+from reliance.data import tables
 
 pd = pytest.importorskip("pandas")
 

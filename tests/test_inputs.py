@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from methods import METHODS
 from oracles import CASES
-from reliance import inputs
-from reliance._array import namespace
-from reliance.features import Feature, resolve_features
+from reliance._core.arrays import namespace
+from reliance.data.features import Feature, resolve_features
+from reliance.engine import inputs
 
 CASE = CASES["squared_error"]
 

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import functional, tracing
+from reliance import functional
+from reliance._core import tracing
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance.classes import kernel_pairs
-from reliance.classes.kernel import RBF, KernelClass, KernelModel, ProductKernel, _Space
-from reliance.classes.kernel_pairs import Switch
-from reliance.classes.protocol import ClassData
-from reliance.features import Feature
+from reliance.data.features import Feature
+from reliance.rashomon import kernel_pairs
+from reliance.rashomon.kernel import RBF, KernelClass, KernelModel, ProductKernel, _Space
+from reliance.rashomon.kernel_pairs import Switch
+from reliance.rashomon.protocol import ClassData
 
 N, P = 24, 3
 GROUPS = ProductKernel([((0,), RBF(np.ones(1))), ((1, 2), RBF(np.full(2, 1.5)))])

@@ -9,11 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from scipy import optimize, special
 
-from reliance import _array, samplers
-from reliance.knockoffs import Knockoffs, knockoff_copies, knockoff_filter, knockoff_scales
+from reliance._core import arrays
+from reliance.samplers import residual as samplers
+from reliance.samplers.knockoffs import Knockoffs, knockoff_copies, knockoff_filter, knockoff_scales
 
 METHODS = ["equicorrelated", "sdp", "mvr"]
-host = _array.to_host
+host = arrays.to_host
 
 
 def correlation(p: int, seed: int) -> np.ndarray:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reliance import loss_checks
-from reliance import losses as ls
-from reliance._array import is_floating, namespace, to_host
+from reliance._core.arrays import is_floating, namespace, to_host
+from reliance.losses import checks as loss_checks
+from reliance.losses import functions as ls
 
 BACKENDS = ["numpy", "strict", "strict_no_float64", "torch", "jax"]
 SINGLE = {"strict_no_float64", "jax"}  # float32 only

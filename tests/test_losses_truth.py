@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import losses as ls
-from reliance._array import namespace
-from reliance.checked_arrays import checked_weights
+from reliance._core.arrays import namespace
+from reliance.data.checked_arrays import checked_weights
+from reliance.losses import functions as ls
 
 N = 12
 RNG = np.random.default_rng(0)

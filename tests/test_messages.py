@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance.words import listed, short, shown
+from reliance._core.words import listed, short, shown
 
 SOURCE = Path(__file__).parents[1] / "src" / "reliance"
 MOST = 300

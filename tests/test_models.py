@@ -13,8 +13,8 @@ import pytest
 import reliance as rl
 from methods import METHODS, assert_result, tables
 from oracles import CASES
-from reliance import models
-from reliance._array import to_host
+from reliance._core.arrays import to_host
+from reliance.models import calling
 
 CASE = CASES["squared_error"]
 COLUMNS = [(j,) for j in range(4)]
@@ -314,5 +314,5 @@ def test_another_namespace(backend):
 
 def test_an_adapted_model_is_taken_as_it_is():
     X, y = data()
-    adapted = models.Model(CASE.formula, CASE.formula)
+    adapted = calling.Model(CASE.formula, CASE.formula)
     np.testing.assert_array_equal(METHODS["all"](adapted, X, y).values, METHODS["all"](CASE.formula, X, y).values)

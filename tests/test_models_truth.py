@@ -384,7 +384,7 @@ def test_two_calls_on_one_module():
 
 def test_a_module_and_a_part_of_it():
     module = dropped().train()
-    from reliance.modules import evaluation_mode
+    from reliance.models.modules import evaluation_mode
 
     with evaluation_mode(module):
         with evaluation_mode(module[1]):

@@ -8,7 +8,7 @@ from scipy import stats
 
 import reliance as rl
 from conftest import Backend
-from reliance import _array
+from reliance._core import arrays
 
 N, P = 50, 3
 
@@ -130,12 +130,12 @@ def test_impurity_importance_of_a_forest():
 @pytest.mark.once_per_device
 def test_any_namespace(backend: Backend):
     def fit(A, b):
-        xp = _array.namespace(A)
+        xp = arrays.namespace(A)
         slope = xp.sum(A * b[:, None], axis=0)
         return lambda A: A @ slope
 
     def importance(model, A, b):
-        xp = _array.namespace(A)
+        xp = arrays.namespace(A)
         return xp.abs(xp.sum(A * b[:, None], axis=0))
 
     result = null(fit, X=backend.asarray(X), y=backend.asarray(Y), importance=importance, rounds=3)

@@ -8,7 +8,7 @@ import pytest
 import reliance as rl
 from methods import METHODS, assert_result, tables
 from oracles import CASES
-from reliance.stores import ArrayStore
+from reliance.engine.stores import ArrayStore
 
 CASE = CASES["squared_error"]
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance.class_results import ClassReliance
-from reliance.companions.splits import SplitComparison
-from reliance.comparisons import Delta, RelativeImportance
-from reliance.curves import Curve
-from reliance.impact.impact_results import Impact
-from reliance.impact.local_results import LocalImportance
+from reliance.methods.splits import SplitComparison
 from reliance.plots import style
-from reliance.refit.null_results import NullImportance
-from reliance.refit.results import AlgorithmReliance
+from reliance.rashomon.results import ClassReliance
+from reliance.results.algorithm import AlgorithmReliance
+from reliance.results.comparisons import Delta, RelativeImportance
+from reliance.results.curves import Curve
+from reliance.results.impact import Impact
+from reliance.results.local import LocalImportance
+from reliance.results.null import NullImportance
 from test_results import make
 
 NAMES = ("price in $", "_hidden", "a name of sixty letters, which no axis of a small figure holds", "d")

@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 
 import reliance as rl
-from reliance._array import to_host
+from reliance._core.arrays import to_host
 
 COMPARE = ("ratio", "difference")
 METHODS = {False: rl.model_class_reliance, True: rl.conditional_model_class_reliance}

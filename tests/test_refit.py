@@ -13,7 +13,7 @@ from scipy import stats
 
 import reliance as rl
 from conftest import Backend
-from reliance import _array
+from reliance._core import arrays
 
 N, P = 60, 4
 
@@ -164,7 +164,7 @@ def test_any_namespace(backend: Backend):
 
     def fit(A, b):
         seen.append(A)
-        xp = _array.namespace(A)
+        xp = arrays.namespace(A)
         # The slope of y on the sum of the columns, by closed formulas that every namespace has.
         s = xp.sum(A, axis=1)
         slope = xp.sum(s * b) / xp.sum(s * s)
@@ -182,7 +182,7 @@ def test_any_namespace(backend: Backend):
             losses.append((labels[test] - s[test] * slope) ** 2)
         risks.append(np.mean(losses))
     np.testing.assert_allclose(result.values, risks[1] / risks[0], rtol=10 * backend.rtol)
-    assert {_array.namespace(A) for A in seen} == {_array.namespace(given[0])}
+    assert {arrays.namespace(A) for A in seen} == {arrays.namespace(given[0])}
     assert {A.shape[1] for A in seen} == {P, P - 1}
     alone = rl.algorithm_reliance(lambda A, b: lambda A: 0 * A[:, 0], *given, cv=SPLITS[:1], leave="in", features=[0])
     np.testing.assert_array_equal(alone.values, [1.0])

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance.refit.null_results import NullImportance
 from reliance.refit.running import RefitError
+from reliance.results.null import NullImportance
 
 sklearn = pytest.importorskip("sklearn")
 from sklearn import ensemble, linear_model, model_selection, pipeline, preprocessing, tree  # noqa: E402

@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 import reliance as rl
-from reliance.samplers import OLS, Gaussian, Leaves, Residual
+from reliance.samplers.residual import OLS, Gaussian, Leaves, Residual
 from simulations import seed_of
 from test_coverage import REPLICATES, outside
 

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reliance import export, inference, plots, results
-from reliance.inference import Summary
+from reliance import inference, plots
+from reliance.inference.summary import Summary
+from reliance.results import export
+from reliance.results import importance as results
 
 
 def summary(value, k, n, rng, std_error=0.1, **given):

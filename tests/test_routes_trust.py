@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
 import reliance as rl
-from reliance import models, probes, tree_readers, untouched
+from reliance.models import calling, probes, tree_readers, untouched
 
 CUT = 1.5
 
@@ -104,7 +104,7 @@ LINEAR = {
 def test_a_linear_model_that_predicts_otherwise_is_called(kind):
     X, y = data()
     model = LINEAR[kind](X, y)
-    assert models.linear_form(model) is None
+    assert calling.linear_form(model) is None
     check_reliance(model, model.predict, X, y, "linear")
     impact = rl.feature_impact(model, X)
     for j in range(X.shape[1]):
@@ -134,7 +134,7 @@ def test_a_class_of_listed_models_calls_what_predicts_otherwise():
 def test_a_patched_class_is_called(monkeypatch, owner):
     X, y = data()
     model = Ridge().fit(X, y)
-    assert models.linear_form(model) is not None
+    assert calling.linear_form(model) is not None
     monkeypatch.setattr(owner, "predict", clipping(owner.predict))
     assert model.predict(X).max() == CUT
     check_reliance(model, model.predict, X, y, "linear")
@@ -236,28 +236,28 @@ def test_a_network_that_is_not_its_layers_is_called(change, monkeypatch):
     X, y = data(25)
     model = network()
     change(model)
-    assert models.first_layer(model) is None
-    monkeypatch.setattr("reliance.structure.routes.FEWEST_COLUMNS", 1)
+    assert calling.first_layer(model) is None
+    monkeypatch.setattr("reliance.exact.routes.FEWEST_COLUMNS", 1)
     with torch.no_grad():
         check_reliance(model, lambda Z: model(torch.from_numpy(Z)).numpy(), X, y, "first_layer")
 
 
 def test_global_hooks_and_patched_classes_call_the_network(monkeypatch):
     model = network()
-    assert models.first_layer(model) is not None
+    assert calling.first_layer(model) is not None
     handle = nn.modules.module.register_module_forward_hook(doubled)
     try:
-        assert models.first_layer(model) is None
+        assert calling.first_layer(model) is None
     finally:
         handle.remove()
     handle = nn.modules.module.register_module_forward_pre_hook(lambda module, inputs: inputs)
     try:
-        assert models.first_layer(model) is None
+        assert calling.first_layer(model) is None
     finally:
         handle.remove()
     forward = nn.Linear.forward
     monkeypatch.setattr(nn.Linear, "forward", lambda self, x: forward(self, x) * 2.0)
-    assert models.first_layer(model) is None
+    assert calling.first_layer(model) is None
 
 
 class Bounded(rl.models.FirstLayer):
@@ -268,7 +268,7 @@ class Bounded(rl.models.FirstLayer):
 def test_own_first_layers_that_override_are_called():
     X, y = data(25)
     model = Bounded(np.ones((3, 2)), 0.0, lambda H: H.sum(axis=1))
-    assert models.first_layer(model) is None
+    assert calling.first_layer(model) is None
     with pytest.raises(ValueError, match="route='first_layer' needs"):
         rl.model_reliance(model, X, y, route="first_layer")
 
@@ -291,9 +291,9 @@ def test_a_first_layer_whose_digits_cancel_is_called():
 
 def believe(monkeypatch):
     """Nothing is known of overridden or patched methods: predictions alone can tell."""
-    for module in (models, tree_readers, untouched):
+    for module in (calling, tree_readers, untouched):
         monkeypatch.setattr(module, "inherits", lambda *given: True)
-    monkeypatch.setattr(models, "plain_torch", lambda module: True)
+    monkeypatch.setattr(calling, "plain_torch", lambda module: True)
 
 
 class OutsideOnly(Ridge):
@@ -355,7 +355,7 @@ def test_a_first_layer_is_compared_on_replaced_rows(monkeypatch):
             return np.minimum(super().__call__(X), high)
 
     model = Outside(np.ones((3, 2)), 0.0, lambda H: H.sum(axis=1))
-    monkeypatch.setattr("reliance.structure.routes.FEWEST_COLUMNS", 1)
+    monkeypatch.setattr("reliance.exact.routes.FEWEST_COLUMNS", 1)
     with pytest.warns(UserWarning, match="route='first_layer': model .*Outside does not predict"):
         check_reliance(model, model, X, y, "first_layer")
 

@@ -12,10 +12,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from scipy import special
 
-from reliance import _array, draws, neighbours, regressors, samplers
-from reliance.samplers import KNN, OLS, Gaussian, KernelRidge, Leaves, Residual
+from reliance._core import arrays
+from reliance.samplers import draws, neighbours, regressors
+from reliance.samplers import residual as samplers
+from reliance.samplers.residual import KNN, OLS, Gaussian, KernelRidge, Leaves, Residual
 
-host = _array.to_host
+host = arrays.to_host
 
 
 def table(n: int = 60, p: int = 5, seed: int = 0) -> np.ndarray:
@@ -422,7 +424,7 @@ def test_ties_go_to_the_smaller_index(backend):
 
 
 def test_neighbours_do_not_depend_on_the_chunk(monkeypatch):
-    from reliance import neighbours
+    from reliance.samplers import neighbours
 
     X = np.round(table(45), 1)
     u = uniforms(45, 9)

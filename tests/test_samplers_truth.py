@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import inference, misfit, samplers
+from reliance import inference
+from reliance.samplers import misfit
+from reliance.samplers import residual as samplers
 
 
 def grid(repeats: int = 20) -> np.ndarray:

@@ -129,7 +129,7 @@ def test_influence_of_some_rows(monkeypatch, name):
     """With many rows the spread of the influence is that of some of them."""
     X = cube(400, 1)
     whole = CALLS[name](ishigami, X)
-    monkeypatch.setattr("reliance.impact.variance_shares.INFLUENCE_ROWS", 200)
+    monkeypatch.setattr("reliance.methods.variance_shares.INFLUENCE_ROWS", 200)
     some = CALLS[name](ishigami, X)
     np.testing.assert_array_equal(some.values, whole.values)
     np.testing.assert_allclose(some.std_error[:2], whole.std_error[:2], rtol=0.25)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance import tracing
+from reliance._core import tracing
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 import oracles
 import reliance as rl
-from reliance.features import resolve_features
-from reliance.structure import joint_moments
+from reliance.data.features import resolve_features
+from reliance.exact import joint_moments
 
 FIELDS = ("values", "replaced_risk", "row_values", "std_error", "skewness", "random_variable_error")
 FEATURES = [0, 1, 2, 3, (1, 2), (0, 3)]

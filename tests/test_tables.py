@@ -10,7 +10,7 @@ import pytest
 
 import oracles
 import reliance as rl
-from reliance import tables
+from reliance.data import tables
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

@@ -15,10 +15,10 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from reliance import ensembles
-from reliance._array import to_host
-from reliance.ensembles import agrees
-from reliance.tree_readers import read
+from reliance._core.arrays import to_host
+from reliance.models import ensembles
+from reliance.models.ensembles import agrees
+from reliance.models.tree_readers import read
 
 P, CATEGORICAL = 4, 3
 

@@ -15,9 +15,10 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTre
 
 import oracles
 import reliance as rl
-from reliance import _array, tree_readers
-from reliance.ensembles import Categories, Ensemble, Finish
-from reliance.structure import trees as route
+from reliance._core import arrays
+from reliance.exact import trees as route
+from reliance.models import tree_readers
+from reliance.models.ensembles import Categories, Ensemble, Finish
 from test_structure import assert_same
 
 LEVELS = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
@@ -151,7 +152,7 @@ def test_walks_and_masks_agree_with_a_literal_table(monkeypatch, missing):
         return total
 
     masks = rl.model_reliance(model, X, y, compare="difference")
-    monkeypatch.setattr(_array, "mask_size", lambda xp, bits: None)
+    monkeypatch.setattr(arrays, "mask_size", lambda xp, bits: None)
     walks = rl.model_reliance(model, X, y, compare="difference")
     for j in range(4):
         table = oracles.loss_table(literal, lambda t, p: (t - p) ** 2, X, y, [j], donors, mask, None)

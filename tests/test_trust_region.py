@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from reliance.classes.quadratic_ranges import Region, largest_quadratic
-from reliance.classes.quadratic_ranges import largest_ratio as region_ratio
-from reliance.classes.trust_region import Quadratic, in_ball, largest, largest_ratio
+from reliance.rashomon.quadratic_ranges import Region, largest_quadratic
+from reliance.rashomon.quadratic_ranges import largest_ratio as region_ratio
+from reliance.rashomon.trust_region import Quadratic, in_ball, largest, largest_ratio
 
 
 def random_quadratic(rng, k):

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from reliance import functional, knockoffs, losses, models, samplers
-from reliance.class_results import ClassReliance
-from reliance.companions import (
-    Extrapolation,
-    Interactions,
-    LinearImportance,
-    SplitComparison,
-    compare_splits,
-    extrapolation_check,
-    interaction_importance,
-    linear_importance,
-)
-from reliance.comparisons import Delta, RelativeImportance
-from reliance.conditional import conditional_model_reliance, relative_importance
-from reliance.impact import (
-    Impact,
-    LocalImportance,
-    feature_impact,
-    local_importance,
-    sobol_first,
-    sobol_total,
-)
-from reliance.importance import ablation_importance, model_reliance, permutation_importance
-from reliance.loading import load
+from reliance import functional, losses, models, plans, samplers
 from reliance.losses import Metric
-from reliance.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass
-from reliance.rashomon import conditional_model_class_reliance, model_class_reliance
+from reliance.methods.conditional import conditional_model_reliance, relative_importance
+from reliance.methods.extrapolation import Extrapolation, extrapolation_check
+from reliance.methods.interactions import Interactions, interaction_importance
+from reliance.methods.linear import LinearImportance, linear_importance
+from reliance.methods.local import local_importance
+from reliance.methods.quantiles import feature_impact
+from reliance.methods.replacement import ablation_importance, model_reliance, permutation_importance
+from reliance.methods.sobol import sobol_first, sobol_total
+from reliance.methods.splits import SplitComparison, compare_splits
+from reliance.rashomon.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass
+from reliance.rashomon.reliance import conditional_model_class_reliance, model_class_reliance
+from reliance.rashomon.results import ClassReliance
 from reliance.refit.algorithm import algorithm_reliance
 from reliance.refit.cross_validation import cross_validated_importance
 from reliance.refit.null import null_importance
-from reliance.refit.null_results import NullImportance
 from reliance.refit.out_of_bag import out_of_bag_importance
-from reliance.refit.results import AlgorithmReliance
 from reliance.refit.running import RefitError
-from reliance.results import Importance
+from reliance.results.algorithm import AlgorithmReliance
+from reliance.results.comparisons import Delta, RelativeImportance
+from reliance.results.impact import Impact
+from reliance.results.importance import Importance
+from reliance.results.loading import load
+from reliance.results.local import LocalImportance
+from reliance.results.null import NullImportance
 
 __version__ = "0.1.0"
 
@@ -69,7 +60,6 @@ __all__ = [
     "feature_impact",
     "functional",
     "interaction_importance",
-    "knockoffs",
     "linear_importance",
     "load",
     "local_importance",
@@ -80,6 +70,7 @@ __all__ = [
     "null_importance",
     "out_of_bag_importance",
     "permutation_importance",
+    "plans",
     "relative_importance",
     "samplers",
     "sobol_first",

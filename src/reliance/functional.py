@@ -11,12 +11,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from reliance import _array, kernels, losses
-from reliance._array import Array, device, namespace
-from reliance.kernels import Predict
-from reliance.losses import Loss, Metric
-from reliance.variance import hull, pairs_variance, skewness
-from reliance.words import shown
+from reliance._core import arrays
+from reliance._core.arrays import Array, device, namespace
+from reliance._core.words import shown
+from reliance.engine import kernels
+from reliance.engine.kernels import Predict
+from reliance.inference.variance import hull, pairs_variance, skewness
+from reliance.losses import functions as losses
+from reliance.losses.functions import Loss, Metric
 
 __all__ = [
     "PairMoments",
@@ -132,8 +134,8 @@ def shifted_risk(
     """
     xp = namespace(X)
     flat = xp.reshape(X, (X.shape[0], -1))
-    if _array.is_array(shifts) and namespace(shifts) is xp:
-        steps = xp.reshape(xp.astype(shifts, _array.index_dtype(xp), copy=False), (-1,))
+    if arrays.is_array(shifts) and namespace(shifts) is xp:
+        steps = xp.reshape(xp.astype(shifts, arrays.index_dtype(xp), copy=False), (-1,))
     else:
         given = np.asarray(shifts).reshape(-1)
         if given.size == 0 or given.dtype.kind not in "iu":
@@ -188,7 +190,7 @@ def pairwise_risk(
 
     if b == n:
         return strip(0) / (n * (n - 1))
-    return _array.rematerialised_sum(strip, np.arange(0, n, b), X) / (n * (n - 1))
+    return arrays.rematerialised_sum(strip, np.arange(0, n, b), X) / (n * (n - 1))
 
 
 def pairwise_moments(
@@ -241,25 +243,25 @@ def _positions(columns: Columns, width: int) -> list[int]:
 
 def _index(values: np.ndarray[Any, Any], like: Array) -> Array:
     xp = namespace(like)
-    return _array.from_host(values, xp, device(like), _array.index_dtype(xp))
+    return arrays.from_host(values, xp, device(like), arrays.index_dtype(xp))
 
 
 def _rows(X: Array) -> Array:
     xp = namespace(X)
-    return xp.arange(X.shape[0], dtype=_array.index_dtype(xp), device=device(X))
+    return xp.arange(X.shape[0], dtype=arrays.index_dtype(xp), device=device(X))
 
 
 def _mask(flat: Array, chosen: list[int]) -> Array:
     xp = namespace(flat)
     mask = np.zeros(flat.shape[1], dtype=bool)
     mask[chosen] = True
-    return _array.from_host(mask, xp, device(flat))
+    return arrays.from_host(mask, xp, device(flat))
 
 
 def strip_rows(X: Array, start: Any, b: int) -> tuple[Array, Array]:
     """Rows start, start + 1, ... of a strip, kept within the data, and which of them are real."""
     xp = namespace(X)
-    at = xp.arange(b, dtype=_array.index_dtype(xp), device=device(X)) + start
+    at = xp.arange(b, dtype=arrays.index_dtype(xp), device=device(X)) + start
     last = xp.full((), X.shape[0] - 1, dtype=at.dtype, device=device(X))
     return xp.minimum(at, last), at <= last
 

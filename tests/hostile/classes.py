@@ -208,7 +208,7 @@ SAMPLERS: dict[str, tuple[Callable[[], Any], Expectation]] = {
     ),
     "given twice": (lambda: _given("gaussian", given=["x1", 1], features=[0], draws=N - 1), Number(_given_truth)),
 }
-K = rl.knockoffs
+K = rl.samplers
 KNOCKOFFS: dict[str, tuple[Callable[[], Any], Expectation]] = {
     "copies method": (lambda: K.knockoff_copies(X, method="best"), Refused(("method",))),
     "copies flat": (lambda: K.knockoff_copies(X[:, 0]), Refused(("X",))),

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.words import shown
+from reliance._core.words import shown
 
 Indices: TypeAlias = NDArray[np.int64]
 RandomState: TypeAlias = (

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, tables
-from reliance._array import Array
-from reliance.kinds import check_kind
-from reliance.loss_formulas import is_numeric
-from reliance.losses import Loss, Metric, takes_weights
-from reliance.words import short, shown
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance._core.words import short, shown
+from reliance.data import tables
+from reliance.data.kinds import check_kind
+from reliance.losses.formulas import is_numeric
+from reliance.losses.functions import Loss, Metric, takes_weights
 
 # Numbers that are looked at together: the answers for all of X would take an eighth of its size.
 _FINITE_CHUNK = 2**16
@@ -28,7 +29,7 @@ def as_array(x: Any, name: str) -> Array:
     check_kind(x, name)
     if tables.is_column(x) or tables.is_table(x):
         x = tables.as_column(x, name)
-    if not _array.is_array(x):
+    if not arrays.is_array(x):
         if not isinstance(x, list | tuple | range):
             raise TypeError(
                 f"{name} is a {type(x).__name__}: pass a NumPy, CuPy, JAX or torch array, or a list of numbers"
@@ -83,9 +84,9 @@ def check_companion(X: Array, other: Array | None, name: str) -> None:
     """Labels and weights come with X: same namespace, same device, same number of rows."""
     if other is None:
         return
-    if _array.namespace(other) is not _array.namespace(X) or _array.device(other) != _array.device(X):
+    if arrays.namespace(other) is not arrays.namespace(X) or arrays.device(other) != arrays.device(X):
         raise TypeError(
-            f"{name} is a {_array.describe(other)} but X is a {_array.describe(X)}: convert one of them, so that both "
+            f"{name} is a {arrays.describe(other)} but X is a {arrays.describe(X)}: convert one of them, so that both "
             "are of one kind and on one device"
         )
     if other.ndim == 0 or other.shape[0] != X.shape[0]:
@@ -95,13 +96,13 @@ def check_companion(X: Array, other: Array | None, name: str) -> None:
 
 
 def _all_finite(x: Array) -> bool:
-    xp = _array.namespace(x)
+    xp = arrays.namespace(x)
     if isinstance(x, np.ndarray):
         return x.dtype.kind not in "fc" or _host_finite(x)
-    if not _array.is_floating(xp, x.dtype):
+    if not arrays.is_floating(xp, x.dtype):
         return True
     # NaN and infinities survive in a sum, which needs no room; finite numbers may overflow in it.
-    return bool(_array.to_host(xp.isfinite(xp.sum(x)))) or bool(_array.to_host(xp.all(xp.isfinite(x))))
+    return bool(arrays.to_host(xp.isfinite(xp.sum(x)))) or bool(arrays.to_host(xp.all(xp.isfinite(x))))
 
 
 def _host_finite(x: NDArray[np.floating]) -> bool:
@@ -137,14 +138,14 @@ def checked_weights(weights: Array, losses: Sequence[Loss | Metric]) -> NDArray[
         )
     if not is_numeric(weights):
         raise TypeError(f"weights has dtype {short(str(weights.dtype))}: give one number a row, as a number")
-    if weights.dtype == _array.namespace(weights).bool:
+    if weights.dtype == arrays.namespace(weights).bool:
         raise TypeError(
             f"weights has dtype {weights.dtype}: to leave rows out, take them out of X and y; as weights 0 and 1, "
             "under which rows left out still lend their values, pass numbers"
         )
     for function in losses:
         check_takes_weights(function, "weights= is given")
-    host = np.asarray(_array.to_host(weights), dtype=np.float64)
+    host = np.asarray(arrays.to_host(weights), dtype=np.float64)
     if not np.isfinite(host).all():
         raise ValueError("weights holds NaN or infinite values: give finite, non-negative numbers")
     if (host < 0).any():

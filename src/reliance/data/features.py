@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._array import is_array, to_host
-from reliance.words import listed, short, shown
+from reliance._core.arrays import is_array, to_host
+from reliance._core.words import listed, short, shown
 
 
 @dataclass(frozen=True)

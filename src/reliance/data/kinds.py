@@ -7,7 +7,7 @@ from typing import Any
 
 import array_api_compat as compat
 
-from reliance._array import is_traced
+from reliance._core.arrays import is_traced
 
 
 def check_kind(x: Any, name: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.words import short, shown
+from reliance._core.words import short, shown
 
 _LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
 _COLUMNS = ("Series", "Index", "ExtensionArray", "Array", "ChunkedArray")

@@ -10,23 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from reliance import _array, loss_checks, rounding
-from reliance import losses as _losses
-from reliance import plans as _plans
-from reliance._array import Array
-from reliance.executors import Base, Caller, Context, InPlace, Opened, Traced
-from reliance.features import Feature
-from reliance.inputs import Problem
-from reliance.kernels import Part, Predict
-from reliance.losses import Loss, Metric
-from reliance.models import changes_input, check_device, name_of, never_writes, unchecked
-from reliance.outputs import is_whole
-from reliance.plans import Plan, Tile
-from reliance.reductions import Accumulator, Moments
-from reliance.rounding import Slack
-from reliance.shapes import batches, block_rows, even, fixed_bytes, tile_shape
-from reliance.stores import equal
-from reliance.words import shown
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance._core.words import shown
+from reliance.data.features import Feature
+from reliance.engine import rounding
+from reliance.engine.executors import Base, Caller, Context, InPlace, Opened, Traced
+from reliance.engine.inputs import Problem
+from reliance.engine.kernels import Part, Predict
+from reliance.engine.reductions import Accumulator, Moments
+from reliance.engine.rounding import Slack
+from reliance.engine.shapes import batches, block_rows, even, fixed_bytes, tile_shape
+from reliance.engine.stores import equal
+from reliance.losses import checks as loss_checks
+from reliance.losses import functions as _losses
+from reliance.losses.functions import Loss, Metric
+from reliance.losses.outputs import is_whole
+from reliance.models.calling import changes_input, check_device, name_of, never_writes, unchecked
+from reliance.plans import designs
+from reliance.plans.designs import Plan, Tile
 
 # Sums that wait on the device before they are fetched.
 _MOST_PENDING = 4096
@@ -45,16 +47,16 @@ def session(problem: Problem) -> Iterator[None]:
     """The context in which the model is called: its own (evaluation mode, say), no gradients, no floating errors."""
     with ExitStack() as stack:
         stack.enter_context(problem.model.session())
-        stack.enter_context(_array.inference_only(problem.xp))
-        stack.enter_context(_array.quiet())
+        stack.enter_context(arrays.inference_only(problem.xp))
+        stack.enter_context(arrays.quiet())
         yield
 
 
 def call_rows(problem: Problem) -> int | None:
     """With how many rows the model is called at most; None: with whole blocks, as the user's ``block`` asks for."""
-    if problem.block is not None or _array.is_accelerator(problem.xp, problem.device):
+    if problem.block is not None or arrays.is_accelerator(problem.xp, problem.device):
         return None
-    return problem.model.block_rows or _array.cpu_call_rows(problem.xp)
+    return problem.model.block_rows or arrays.cpu_call_rows(problem.xp)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -70,9 +72,9 @@ def base_pass(problem: Problem, call: Caller, probed: bool = True) -> Base:
     predictions, untouched = _base_predictions(problem, call)
     targets = tuple(predictions if t is None else t for t in problem.targets)
     slack, apart, random = _probe(problem, call, predictions) if probed else rounding.measured(predictions)
-    with _array.quiet():
+    with arrays.quiet():
         flags = [xp.astype(a, xp.float32) for a in (untouched, xp.all(xp.isfinite(slack)), random, apart)]
-    same, finite, noisy, distance = _array.to_host(xp.stack(flags)).tolist()
+    same, finite, noisy, distance = arrays.to_host(xp.stack(flags)).tolist()
     name = name_of(problem.model.source)
     if not same:
         raise changes_input(problem.model)
@@ -89,14 +91,14 @@ def base_pass(problem: Problem, call: Caller, probed: bool = True) -> Base:
             losses.append(_losses.draw_losses(function, target, predictions[:, None, ...], problem.weights)[:, 0])
         else:
             losses.append(_losses.row_losses(function, target, predictions))
-    host = tuple(np.asarray(a, dtype=np.float64) for a in _array.fetch(losses))
+    host = tuple(np.asarray(a, dtype=np.float64) for a in arrays.fetch(losses))
     for function, values in zip(problem.losses, host, strict=True):
         if not np.isfinite(values).all():
             raise ValueError(
                 f"loss={shown(function.name)} is NaN or infinite for row {int(np.argmin(np.isfinite(values)))} of X: "
                 "check y and the predictions there, or choose another loss"
             )
-    width = int(np.prod(predictions.shape[1:], dtype=np.int64)) * _array.itemsize(predictions)
+    width = int(np.prod(predictions.shape[1:], dtype=np.int64)) * arrays.itemsize(predictions)
     return Base(predictions, slack, targets, tuple(losses), host, problem.weights, width)
 
 
@@ -107,8 +109,8 @@ def _probe(problem: Problem, call: Caller, predictions: Array) -> Slack:
     if isinstance(problem.block, tuple):
         most = min(most, problem.block[0] * problem.block[1])
     chosen = rounding.probe(problem.n, most)
-    rows, at = (_array.from_host(i, xp, problem.device, _array.index_dtype(xp)) for i in chosen)
-    if not _array.is_mutable(xp):
+    rows, at = (arrays.from_host(i, xp, problem.device, arrays.index_dtype(xp)) for i in chosen)
+    if not arrays.is_mutable(xp):
         data = (problem.flat, at, rows, predictions)
         found: Slack = call.run(_traced_probe, Context((), store.shape), len(chosen[1]), data)
         return found
@@ -134,18 +136,18 @@ def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
         parts = [own[start : start + rows] for start in range(0, problem.n, rows)]
         with unchecked(problem.model.source):
             return np.concatenate([call(store.model_input(part, len(part))) for part in parts]), untouched
-    while buffer is None and _array.is_mutable(xp):
+    while buffer is None and arrays.is_mutable(xp):
         try:
             buffer = store.allocate(rows)
         except Exception as error:
-            if not _array.is_out_of_memory(error) or rows == 1:
+            if not arrays.is_out_of_memory(error) or rows == 1:
                 raise
             rows = (rows + 1) // 2
     for start in range(0, problem.n, rows):
         part = range(start, min(start + rows, problem.n))
         if buffer is None:
             at = np.minimum(np.arange(start, start + rows), problem.n - 1)
-            index = _array.from_host(at, xp, problem.device, _array.index_dtype(xp))
+            index = arrays.from_host(at, xp, problem.device, arrays.index_dtype(xp))
             context = Context((), store.shape)
             answers.append(call.run(_traced_base, context, rows, (problem.flat, index)))
             continue
@@ -170,7 +172,7 @@ def _is_lent(problem: Problem) -> bool:
 
 
 def _traced_base(context: Context, predict: Predict, X: Array, rows: Array) -> Array:
-    xp = _array.namespace(X)
+    xp = arrays.namespace(X)
     return predict(xp.reshape(xp.take(X, rows, axis=0), (rows.shape[0], *context.shape)))
 
 
@@ -191,7 +193,7 @@ def evaluate(
     block = (0, 0)
     for batch in batches(problem, plan, features, base.output_bytes):
         executor = make_executor(problem, plan, base, call, batch)
-        tiles = _plans.tiles(plan, executor.capacity)
+        tiles = designs.tiles(plan, executor.capacity)
         sums = accumulate(executor, batch, tiles, advance)
         block = _block_used(executor.capacity, call.limit)
         for feature in batch:
@@ -211,13 +213,13 @@ def make_executor(
 
 
 def _executor(problem: Problem, plan: Plan, base: Base, call: Caller, shape: tuple[int, int]) -> InPlace | Traced:
-    if not _array.is_mutable(problem.xp):
+    if not arrays.is_mutable(problem.xp):
         return Traced(problem, plan, base, shape, call)
     while True:
         try:
             return InPlace(problem, plan, base, shape, call)
         except Exception as error:
-            if not _array.is_out_of_memory(error) or shape == (1, 1):
+            if not arrays.is_out_of_memory(error) or shape == (1, 1):
                 raise
             b, d = shape
             shape = ((b + 1) // 2, d) if b >= d else (b, (d + 1) // 2)
@@ -274,7 +276,7 @@ def _collect(
     intact = executor.intact(done)
     packed = [line for _, _, line in pending]
     flag = [] if intact is None else [executor.problem.xp.astype(intact, packed[0].dtype)]
-    fetched = _array.fetch([*packed, *flag])
+    fetched = arrays.fetch([*packed, *flag])
     if flag and not fetched.pop():
         raise changes_input(executor.problem.model)
     for (feature, opened, _), line in zip(pending, fetched, strict=True):
@@ -316,7 +318,7 @@ def _tuned_rows(problem: Problem, plan: Plan, base: Base, call: Caller, feature:
     while size <= most:
         executor = _executor(problem, plan, base, call, tile_shape(problem, plan, size))
         b, d = executor.capacity
-        tile = next(iter(_plans.tiles(plan, executor.capacity)))
+        tile = next(iter(designs.tiles(plan, executor.capacity)))
         rows, opened = tile.rows[:b], executor.open(tile)
         executor.fill(rows, tile)
         whole = len(rows) == len(tile.rows)
@@ -333,7 +335,7 @@ def _seconds(executor: InPlace | Traced, rows: range, opened: Opened, feature: F
     """Of one block, until its result is on the host."""
     start = time.perf_counter()
     done = executor.step(rows, opened, feature) if whole else executor.part(rows, opened, feature).moved
-    _array.to_host(done)
+    arrays.to_host(done)
     return time.perf_counter() - start
 
 

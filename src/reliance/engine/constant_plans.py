@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._array import Array, from_host, itemsize, namespace
-from reliance.features import Feature
-from reliance.plans import Floats, Tile, Users
-from reliance.rng import Indices
-from reliance.stores import ArrayStore
+from reliance._core.arrays import Array, from_host, itemsize, namespace
+from reliance._core.streams import Indices
+from reliance.data.features import Feature
+from reliance.engine.stores import ArrayStore
+from reliance.plans.designs import Floats, Tile, Users
 
 
 @dataclass(frozen=True)

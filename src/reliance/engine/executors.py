@@ -1,7 +1,7 @@
 """Filling blocks, calling the model on them and summing a tile: in place where arrays can be written, traced on JAX.
 
 Both executors answer the same two calls, `step` for a tile that is one block, `part` and `join` for a tile of several,
-and both compute the sums with the pure functions of `reliance.kernels`.
+and both compute the sums with the pure functions of `reliance.engine.kernels`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from reliance import _array, kernels, tracing
-from reliance._array import Array
-from reliance.features import Feature
-from reliance.inputs import Problem
-from reliance.kernels import Lending, Part, Predict
-from reliance.losses import Loss, Metric
-from reliance.models import Model, check_prediction, name_of
-from reliance.plans import Pairs, Plan, Rectangle, Tile, Users
-from reliance.stores import Values
+from reliance._core import arrays, tracing
+from reliance._core.arrays import Array
+from reliance.data.features import Feature
+from reliance.engine import kernels
+from reliance.engine.inputs import Problem
+from reliance.engine.kernels import Lending, Part, Predict
+from reliance.engine.stores import Values
+from reliance.losses.functions import Loss, Metric
+from reliance.models.calling import Model, check_prediction, name_of
+from reliance.plans.designs import Pairs, Plan, Rectangle, Tile, Users
 
 
 class Context(NamedTuple):
@@ -43,7 +44,7 @@ def predict_rows(model: Model, block: Array, limit: int | None) -> Array:
         return answer
 
     rows = block.shape[0]
-    return checked(block) if limit is None or limit >= rows else _array.map_parts(checked, block, limit)
+    return checked(block) if limit is None or limit >= rows else arrays.map_parts(checked, block, limit)
 
 
 class Caller:
@@ -79,7 +80,7 @@ class Caller:
             except tracing.StaleError:
                 raise
             except Exception as error:
-                if self.traceable and not _array.is_out_of_memory(error):
+                if self.traceable and not arrays.is_out_of_memory(error):
                     # A mistake of the model surfaces here first, too: run eagerly, it shows again if it is one.
                     answer = _bind(function, here, self.model.predict)(*data)
                     self._warn_untraceable(error)
@@ -88,7 +89,7 @@ class Caller:
 
     def _recover(self, rows: int, error: Exception) -> None:
         """Halve the rows of a call if the error says that memory ran out; raise it otherwise."""
-        if not _array.is_out_of_memory(error):
+        if not arrays.is_out_of_memory(error):
             raise error
         size = min(self.limit or rows, rows)
         if size == 1:
@@ -119,7 +120,7 @@ class Base:
     ----------
     predictions : array (n, ...)
     slack : array (n, ...)
-        By how much an output may differ between calls though its row is the same: see `reliance.rounding`.
+        By how much an output may differ between calls though its row is the same: see `reliance.engine.rounding`.
     targets : tuple of array (n, ...)
         What each loss compares predictions with.
     losses : tuple of array (n,)
@@ -252,7 +253,7 @@ class InPlace:
 
     def _upload(self, values: np.ndarray[Any, Any]) -> Array:
         xp, dev = self.problem.xp, self.problem.device
-        return _array.from_host(values, xp, dev, _array.sum_dtype(xp, dev) if values.dtype.kind == "f" else None)
+        return arrays.from_host(values, xp, dev, arrays.sum_dtype(xp, dev) if values.dtype.kind == "f" else None)
 
 
 class Traced:
@@ -335,9 +336,9 @@ class Traced:
 
     def _upload(self, values: np.ndarray[Any, Any]) -> Array:
         xp = self.problem.xp
-        kinds = {"i": _array.index_dtype(xp), "f": _array.sum_dtype(xp, self.problem.device)}
+        kinds = {"i": arrays.index_dtype(xp), "f": arrays.sum_dtype(xp, self.problem.device)}
         dtype = kinds.get(values.dtype.kind)
-        return _array.from_host(values, xp, self.problem.device, dtype)
+        return arrays.from_host(values, xp, self.problem.device, dtype)
 
 
 def _padded(values: range, size: int) -> np.ndarray[Any, Any]:
@@ -359,7 +360,7 @@ def _traced_part(
     context: Context, predict: Predict, operands: Any, own: Any, targets: Any, rows: Array, donors: Array
 ) -> Part:
     assert context.switched is not None
-    xp = _array.namespace(rows)
+    xp = arrays.namespace(rows)
     b, d = rows.shape[0], donors.shape[min(1, donors.ndim - 1)]  # donors (d,) or (b, d), values (b, d, g)
     predictions = predict(xp.reshape(context.switched(operands, rows, donors), (b * d, *context.shape)))
     repeated = tuple(kernels.repeat_rows(xp.take(t, rows, axis=0), d) for t in targets)
@@ -396,7 +397,7 @@ def _traced_step(
     counts: Any,
     lending: Any,
 ) -> Array:
-    xp = _array.namespace(rows)
+    xp = arrays.namespace(rows)
     part = _traced_part(context, predict, operands, own, targets, rows, donors)
     targets, base = (tuple(xp.take(a, rows, axis=0) for a in arrays) for arrays in (targets, base))
     weights = None if weights is None else xp.take(weights, rows)

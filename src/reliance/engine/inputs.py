@@ -12,18 +12,20 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, models, several_inputs, tables
-from reliance._array import Array, Device, Namespace
-from reliance.checked_arrays import as_array, check_companion, check_finite, check_rows, checked_weights
-from reliance.features import Feature, column_names, resolve_features
-from reliance.losses import Loss, Metric, compares_labels, resolve_all
-from reliance.models import Model
-from reliance.responses import assigned, label_positions
-from reliance.rng import RandomState, resolve_key
-from reliance.several_inputs import Inputs
-from reliance.stores import ArrayStore, Store
-from reliance.tables import Table
-from reliance.words import listed, shown
+from reliance._core import arrays
+from reliance._core.arrays import Array, Device, Namespace
+from reliance._core.streams import RandomState, resolve_key
+from reliance._core.words import listed, shown
+from reliance.data import tables
+from reliance.data.checked_arrays import as_array, check_companion, check_finite, check_rows, checked_weights
+from reliance.data.features import Feature, column_names, resolve_features
+from reliance.data.tables import Table
+from reliance.engine.stores import ArrayStore, Store
+from reliance.losses.functions import Loss, Metric, compares_labels, resolve_all
+from reliance.models import calling, several_inputs
+from reliance.models.calling import Model
+from reliance.models.responses import assigned, label_positions
+from reliance.models.several_inputs import Inputs
 
 DEFAULT_MEMORY = "1GB"
 CURVES = ("curves", "ice")
@@ -55,7 +57,7 @@ class Problem:
     names : tuple of str
         Of the P columns.
     coded : tuple of int
-        Columns that hold codes of text, categories or dates (see `reliance.tables`), which only the model understands.
+        Columns that hold codes of text, categories or dates (see `reliance.data.tables`), which only the model knows.
     texts : mapping
         The value behind each code of these columns in words, if curves are kept.
     """
@@ -155,14 +157,14 @@ def prepare(
         check_finite(X, y)
     host_weights = None if weights is None else checked_weights(weights, losses)
     if inputs is None:
-        X, y, _ = models.at_home(model, X, y, None)
-        adapted = models.on_arrays_of(models.adapt(model, losses), X)
+        X, y, _ = calling.at_home(model, X, y, None)
+        adapted = calling.on_arrays_of(calling.adapt(model, losses), X)
     else:
         inputs = inputs.at_home(model)
-        X, y = (None if a is None else _array.beside(a, inputs.array) for a in (X, y))
-        adapted, names = inputs.model(models.adapt(model, losses)), inputs.names
+        X, y = (None if a is None else arrays.beside(a, inputs.array) for a in (X, y))
+        adapted, names = inputs.model(calling.adapt(model, losses)), inputs.names
     if table is not None:
-        adapted = models.on_table(adapted, table)
+        adapted = calling.on_table(adapted, table)
     if adapted.parts is not None:
         losses = assigned(losses, adapted.parts)
     kept = _checked_keep(keep, keeps)
@@ -208,8 +210,8 @@ def check_choice(value: Any, choices: Sequence[str], name: str) -> str:
 
 
 def _upload(values: NDArray[np.float64], X: Array) -> Array:
-    xp, dev = _array.namespace(X), _array.device(X)
-    return _array.from_host(values, xp, dev, _array.sum_dtype(xp, dev))
+    xp, dev = arrays.namespace(X), arrays.device(X)
+    return arrays.from_host(values, xp, dev, arrays.sum_dtype(xp, dev))
 
 
 def _target(function: Loss | Metric, y: Array | None, model: Model) -> Array | None:
@@ -223,7 +225,7 @@ def _target(function: Loss | Metric, y: Array | None, model: Model) -> Array | N
         )
     if model.classes is None or not compares_labels(function):
         return y
-    labels = _array.to_host(y)
+    labels = arrays.to_host(y)
     position = label_positions(labels, model.classes)
     if np.any(position < 0):
         stranger = labels[position < 0].reshape(-1)[0]
@@ -231,7 +233,7 @@ def _target(function: Loss | Metric, y: Array | None, model: Model) -> Array | N
             f"y holds the label {shown(stranger)}, which is not among the model's classes "
             f"[{listed(model.classes.tolist())}]: drop those rows or fit the model on all labels"
         )
-    return _array.from_host(position, _array.namespace(y), _array.device(y))
+    return arrays.from_host(position, arrays.namespace(y), arrays.device(y))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

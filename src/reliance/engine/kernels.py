@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from reliance import losses as _losses
-from reliance._array import Array, device, is_floating, namespace, sum_dtype
-from reliance.losses import Loss, Metric
-from reliance.outputs import is_whole
+from reliance._core.arrays import Array, device, is_floating, namespace, sum_dtype
+from reliance.losses import functions as _losses
+from reliance.losses.functions import Loss, Metric
+from reliance.losses.outputs import is_whole
 
 
 def repeat_rows(x: Array, d: int) -> Array:

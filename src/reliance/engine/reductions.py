@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.plans import Plan, Rectangle, Tile
+from reliance.plans.designs import Plan, Rectangle, Tile
 
 Floats = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reliance import _array
-from reliance._array import Array
+from reliance._core import arrays
+from reliance._core.arrays import Array
 
 # Units in the last place of an output, or of its typical size, that a prediction may move by: where a batch changes
 # something or it is not known, and how many times the measured change. Where it changes nothing fewer do for float32,
@@ -62,28 +62,28 @@ def measured(predictions: Array, rows: Array | None = None, again: Array | None 
 
     Where a prediction is NaN or infinite, its slack is not finite.
     """
-    xp, dev = _array.namespace(predictions), _array.device(predictions)
+    xp, dev = arrays.namespace(predictions), arrays.device(predictions)
     nothing = xp.zeros((), dtype=xp.float32, device=dev)
     never = xp.zeros((), dtype=xp.bool, device=dev)
     own = None if rows is None else xp.take(predictions, rows, axis=0)
-    if not _array.is_floating(xp, predictions.dtype):
+    if not arrays.is_floating(xp, predictions.dtype):
         none = xp.zeros((predictions.shape[0], *(1 for _ in predictions.shape[1:])), dtype=xp.float32, device=dev)
         changed = never if own is None else xp.any(own != again)
         return Slack(none, xp.astype(changed, xp.float32), changed)
-    with _array.quiet():
+    with arrays.quiet():
         sizes = xp.abs(predictions)
         typical = _typical(sizes)
         scale = xp.where(sizes < typical, typical, sizes)
         if own is None:
-            units, apart, random = ROUNDING if _array.itemsize(predictions) > 2 else _HALF_TIMES, nothing, never
-            return Slack(units * _array.epsilon(predictions) * scale, apart, random)
+            units, apart, random = ROUNDING if arrays.itemsize(predictions) > 2 else _HALF_TIMES, nothing, never
+            return Slack(units * arrays.epsilon(predictions) * scale, apart, random)
         units, apart, random = _units(own, again, xp.take(scale, rows, axis=0))
         return Slack(units * scale, apart, random)
 
 
 def _typical(sizes: Array) -> Array:
     """``(...)``: the median size of each output, for one huge prediction must not speak for all."""
-    xp = _array.namespace(sizes)
+    xp = arrays.namespace(sizes)
     some = sizes[:: max(1, sizes.shape[0] // _TYPICAL_ROWS), ...]
     middle = some.shape[0] // 2
     ordered = np.partition(some, middle, axis=0) if isinstance(some, np.ndarray) else xp.sort(some, axis=0)
@@ -96,9 +96,9 @@ def _units(own: Array, again: Array, scale: Array) -> tuple[Array, Array, Array]
 
     All given are ``(K, ...)``. In the widest dtype: a unit of a small 16-bit number is no 16-bit number.
     """
-    xp, eps, size = _array.namespace(own), _array.epsilon(own), _array.itemsize(own)
+    xp, eps, size = arrays.namespace(own), arrays.epsilon(own), arrays.itemsize(own)
     half = size <= 2
-    dtype, kind = _array.sum_dtype(xp, _array.device(own)), own.dtype
+    dtype, kind = arrays.sum_dtype(xp, arrays.device(own)), own.dtype
     own, again, scale = (xp.astype(a, dtype) for a in (own, again, scale))
     apart = xp.abs(again - own)
     units = xp.max(apart / (eps * scale + float(xp.finfo(dtype).smallest_normal)), axis=0)
@@ -119,7 +119,7 @@ def _units(own: Array, again: Array, scale: Array) -> tuple[Array, Array, Array]
 
 
 def _largest(a: Array, b: Array) -> Array:
-    return _array.namespace(a).where(a > b, a, b)
+    return arrays.namespace(a).where(a > b, a, b)
 
 
 def warn_random(name: str, apart: float) -> None:

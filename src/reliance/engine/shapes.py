@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from reliance import _array
-from reliance import plans as _plans
-from reliance.features import Feature
-from reliance.inputs import Problem
-from reliance.losses import Metric
-from reliance.plans import Plan
-from reliance.reductions import Accumulator
+from reliance._core import arrays
+from reliance.data.features import Feature
+from reliance.engine.inputs import Problem
+from reliance.engine.reductions import Accumulator
+from reliance.losses.functions import Metric
+from reliance.plans import designs
+from reliance.plans.designs import Plan
 
 # Rows of a block. On a CPU a block, whose losses are summed at once, may be several calls of the model, so that the
 # model's activations stay in the cache; an accelerator wants work.
@@ -35,7 +35,7 @@ def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:
             f"memory={problem.memory} bytes is too small{held if fixed else ' for one row'}; pass a larger memory=, "
             f"{fixed + per_row} or more"
         )
-    if _array.is_accelerator(problem.xp, problem.device):
+    if arrays.is_accelerator(problem.xp, problem.device):
         rows = _ACCELERATOR_ROWS
     else:
         rows = min(_CPU_ROWS, max(_CPU_BLOCK_BYTES // row_bytes, 64))
@@ -54,7 +54,7 @@ def tile_shape(problem: Problem, plan: Plan, rows: int) -> tuple[int, int]:
         return even(plan.n, b), even(plan.columns, max(rows // b, 1))
     if plan.n > rows:
         return even(plan.n, rows), 1
-    longest = max(stop - start for start, stop in _plans.stretches(plan))
+    longest = max(stop - start for start, stop in designs.stretches(plan))
     return plan.n, even(longest, max(rows // plan.n, 1))
 
 

@@ -13,9 +13,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from reliance import kernels
-from reliance._array import Array, Device, Namespace, device, from_host, index_dtype, is_floating, itemsize, namespace
-from reliance.features import Feature
+from reliance._core.arrays import (
+    Array,
+    Device,
+    Namespace,
+    device,
+    from_host,
+    index_dtype,
+    is_floating,
+    itemsize,
+    namespace,
+)
+from reliance.data.features import Feature
+from reliance.engine import kernels
 
 # Numbers that are compared at a time: the answers need room, too.
 _COMPARED = 2**20

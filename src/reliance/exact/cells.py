@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.ensembles import Ensemble
-from reliance.plans import Classes
-from reliance.rng import Indices, as_indices
+from reliance._core.streams import Indices, as_indices
+from reliance.models.ensembles import Ensemble
+from reliance.plans.designs import Classes
 
 Floats = NDArray[np.float64]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from reliance import _array
-from reliance.features import Feature
-from reliance.inputs import Problem
-from reliance.plans import Classes
-from reliance.rng import as_indices
+from reliance._core import arrays
+from reliance._core.streams import as_indices
+from reliance.data.features import Feature
+from reliance.engine.inputs import Problem
+from reliance.plans.designs import Classes
 
 
 def distinct_values(problem: Problem, feature: Feature) -> Classes | None:
@@ -16,7 +16,7 @@ def distinct_values(problem: Problem, feature: Feature) -> Classes | None:
 
     Bits, not values: 0.0 and -0.0 differ to a model that divides, and one NaN is like another.
     """
-    columns = [_array.to_host(problem.flat[:, column]) for column in feature.columns]
+    columns = [arrays.to_host(problem.flat[:, column]) for column in feature.columns]
     values = np.ascontiguousarray(np.stack(columns, axis=1))
     rows = values.view(np.dtype((np.void, values.dtype.itemsize * values.shape[1]))).reshape(-1)
     if len(feature.columns) == 1 and values.dtype.itemsize in (1, 2, 4, 8):

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from reliance import kernels, models
-from reliance._array import Array, Device, Namespace, device, itemsize, namespace
-from reliance.executors import Base
-from reliance.features import Feature
-from reliance.inputs import Problem
-from reliance.models import Model
-from reliance.structure import trust
+from reliance._core.arrays import Array, Device, Namespace, device, itemsize, namespace
+from reliance.data.features import Feature
+from reliance.engine import kernels
+from reliance.engine.executors import Base
+from reliance.engine.inputs import Problem
+from reliance.exact import trust
+from reliance.models import calling
+from reliance.models.calling import Model
 
 # Below so many columns recomputing the product costs no more than adding the pre-activations.
 FEWEST_COLUMNS = 64
@@ -104,7 +105,7 @@ def first_layer_problem(problem: Problem, base: Base, fewest: int = FEWEST_COLUM
 
     Raises `trust.Disagreement` if the rest does not predict from pre-activations what the model predicts.
     """
-    found = models.first_layer(problem.model.source)
+    found = calling.first_layer(problem.model.source)
     if found is None or len(problem.store.shape) != 1 or not fewest <= problem.flat.shape[1] == found.weight.shape[0]:
         return None
     trust.check_first_layer(problem, base, found)

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array
-from reliance._array import Array
-from reliance.features import Feature
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance.data.features import Feature
 
 Floats = NDArray[np.float64]
 # Powers of z (a feature's part of a linear prediction), of the residual and of the weight.
@@ -59,7 +59,7 @@ class Effects:
         columns = np.concatenate([np.asarray(feature.columns, dtype=np.int64) for feature in features])
         starts = np.cumsum([0, *(len(feature.columns) for feature in features[:-1])])
         rows = max(8, min(_SAMPLE_ROWS, _SAMPLE_NUMBERS // flat.shape[1]))
-        sample = _float64(_array.to_host(flat[:: max(1, flat.shape[0] // rows), :])[:, columns])
+        sample = _float64(arrays.to_host(flat[:: max(1, flat.shape[0] // rows), :])[:, columns])
         with np.errstate(over="ignore"):
             centre, spread = np.mean(sample, axis=0), np.std(sample, axis=0)
         own, ones, (low, high) = coef[columns], np.ones(len(columns)), _MODERATE

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array
-from reliance._array import Array, Device, Namespace
-from reliance.ensembles import Ensemble
-from reliance.rng import Indices
-from reliance.structure.cells import Cells
+from reliance._core import arrays
+from reliance._core.arrays import Array, Device, Namespace
+from reliance._core.streams import Indices
+from reliance.exact.cells import Cells
+from reliance.models.ensembles import Ensemble
 
 Masks = NDArray[np.uint64]
 # Multiplying 2^k by one of these leaves another number in the top bits for each k (de Bruijn sequences).
@@ -115,11 +115,11 @@ class Tree(NamedTuple):
 
 def leaf_index(mask: Array, size: int) -> Array:
     """The place of the one bit that is set, in the order of the de Bruijn sequence of that size."""
-    xp = _array.namespace(mask)
+    xp = arrays.namespace(mask)
     top = (mask * DE_BRUIJN[size]) >> _SHIFT[size]
     if not xp.isdtype(mask.dtype, "unsigned integer"):  # a negative number keeps its sign when shifted
         top = top & (size - 1)
-    return xp.astype(top, _array.index_dtype(xp), copy=False)
+    return xp.astype(top, arrays.index_dtype(xp), copy=False)
 
 
 def add_tree(table: Array, codes: Array, tree: Tree) -> Array:
@@ -127,7 +127,7 @@ def add_tree(table: Array, codes: Array, tree: Tree) -> Array:
 
     ``codes (columns, b)`` are the cells of the rows.
     """
-    xp = _array.namespace(codes)
+    xp = arrays.namespace(codes)
     b = codes.shape[1]
     outputs, size = tree.values.shape
     place = xp.take(codes, tree.columns, axis=0) + tree.offset
@@ -137,13 +137,13 @@ def add_tree(table: Array, codes: Array, tree: Tree) -> Array:
     index = xp.reshape(leaf_index(xp.concat([own[None, :], reached]), size), (-1,))
     values = xp.reshape(xp.take(tree.values, index, axis=1), (outputs, -1, b))
     changes = values[:, 1:, :] - xp.take(values, tree.previous, axis=1)
-    table = _array.add_rows(table, tree.own, values[:, 0, :])
-    return _array.add_rows(table, tree.slots, xp.reshape(changes, (-1, b)))
+    table = arrays.add_rows(table, tree.own, values[:, 0, :])
+    return arrays.add_rows(table, tree.slots, xp.reshape(changes, (-1, b)))
 
 
 def all_but_one(masks: Array) -> tuple[Array, Array]:
     """From masks (F, b) the AND of all others (F, b), and of all (b,)."""
-    xp = _array.namespace(masks)
+    xp = arrays.namespace(masks)
     last = masks.shape[0] - 1
     after = [masks[last, :]]
     for k in range(last - 1, -1, -1):
@@ -187,14 +187,14 @@ class MaskTables:
 
 def fold_trees(table: Array, codes: Array, trees: Any) -> Array:
     """The common table (lines, b), zero before, of the rows with these cells (columns, b)."""
-    return _array.fold(lambda carry, tree: add_tree(carry, codes, tree), table, trees)
+    return arrays.fold(lambda carry, tree: add_tree(carry, codes, tree), table, trees)
 
 
 def mask_tables(
     ensemble: Ensemble, bones: Skeleton, cells: list[Cells], measured: list[int], xp: Namespace, dev: Device, dtype: Any
 ) -> MaskTables:
     """The tables of an ensemble whose columns have these cells, some measured; leaf values in ``dtype``."""
-    size = _array.mask_size(xp, int(bones.leaves.max()))
+    size = arrays.mask_size(xp, int(bones.leaves.max()))
     assert size is not None
     outputs = ensemble.value.shape[1]
     start = np.cumsum([0, *(cells[k].number for k in measured)])
@@ -202,16 +202,16 @@ def mask_tables(
     trees = _host_trees(ensemble, bones, cells, begin, int(start[-1]), size)
     widest = max((len(tree.slots) for tree in trees), default=1)
     nbytes = sum(array.nbytes for tree in trees for array in tree)
-    if not _array.is_mutable(xp) and trees:
+    if not arrays.is_mutable(xp) and trees:
         trees = _padded(trees, outputs * (int(start[-1]) + 1))
 
     def upload(name: str, value: Any) -> Array:
         if name in ("table", "cell_mask"):
-            return _array.from_masks(value, xp, dev, size)
-        return _array.from_host(value, xp, dev, dtype if name == "values" else _array.index_dtype(xp))
+            return arrays.from_masks(value, xp, dev, size)
+        return arrays.from_host(value, xp, dev, dtype if name == "values" else arrays.index_dtype(xp))
 
     uploaded = [Tree(*(upload(name, value) for name, value in tree._asdict().items())) for tree in trees]
-    return MaskTables(_array.stacked(uploaded), tuple(int(s) for s in start), outputs, widest, nbytes)
+    return MaskTables(arrays.stacked(uploaded), tuple(int(s) for s in start), outputs, widest, nbytes)
 
 
 def _host_trees(

@@ -12,16 +12,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array
-from reliance._array import Array
-from reliance.executors import Base
-from reliance.features import Feature
-from reliance.inputs import Problem
-from reliance.losses import is_squared
-from reliance.outputs import real_losses
-from reliance.reductions import Moments
-from reliance.structure import trust
-from reliance.structure.joint_moments import Effects, JointSums, Monomial
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance.data.features import Feature
+from reliance.engine.executors import Base
+from reliance.engine.inputs import Problem
+from reliance.engine.reductions import Moments
+from reliance.exact import trust
+from reliance.exact.joint_moments import Effects, JointSums, Monomial
+from reliance.losses.functions import is_squared
+from reliance.losses.outputs import real_losses
 
 Floats = NDArray[np.float64]
 # Chunks of rows that are downloaded, and whose residuals are prepared, together.
@@ -122,7 +122,7 @@ def linear_route(problem: Problem, base: Base) -> LinearRoute | None:
     for start in range(0, problem.n, strip):
         rows = slice(start, min(start + strip, problem.n))
         own = None if weights is None else weights[rows]
-        claimed[rows] = sums.add(_array.to_host(problem.flat[rows, :]), residual[rows] - bias, own, coef) + intercept
+        claimed[rows] = sums.add(arrays.to_host(problem.flat[rows, :]), residual[rows] - bias, own, coef) + intercept
     # The coefficients are what the closed form uses: they must be the model that predicts.
     if not trust.reproduces(problem, base, form, claimed):
         raise trust.Disagreement
@@ -130,4 +130,4 @@ def linear_route(problem: Problem, base: Base) -> LinearRoute | None:
 
 
 def _host(x: Array) -> Floats:
-    return np.asarray(_array.to_host(x), dtype=np.float64)
+    return np.asarray(arrays.to_host(x), dtype=np.float64)

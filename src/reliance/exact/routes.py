@@ -8,21 +8,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from reliance import blocks
-from reliance.blocks import Run
-from reliance.executors import Base, Caller
-from reliance.features import Feature
-from reliance.inputs import Problem
-from reliance.outputs import is_output
-from reliance.plans import Pairs, Plan
-from reliance.reductions import Moments
-from reliance.structure import trust
-from reliance.structure.cells import Cells
-from reliance.structure.distinct import distinct_values
-from reliance.structure.first_layer import FEWEST_COLUMNS, first_layer_problem
-from reliance.structure.linear import LinearRoute, linear_route
-from reliance.structure.trees import TreeRoute, tree_route
-from reliance.words import shown
+from reliance._core.words import shown
+from reliance.data.features import Feature
+from reliance.engine import blocks
+from reliance.engine.blocks import Run
+from reliance.engine.executors import Base, Caller
+from reliance.engine.inputs import Problem
+from reliance.engine.reductions import Moments
+from reliance.exact import trust
+from reliance.exact.cells import Cells
+from reliance.exact.distinct import distinct_values
+from reliance.exact.first_layer import FEWEST_COLUMNS, first_layer_problem
+from reliance.exact.linear import LinearRoute, linear_route
+from reliance.exact.trees import TreeRoute, tree_route
+from reliance.losses.outputs import is_output
+from reliance.plans.designs import Pairs, Plan
 
 R = TypeVar("R")
 ROUTES = ("auto", "plain", "distinct", "trees", "linear", "first_layer")

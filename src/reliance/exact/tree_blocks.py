@@ -15,18 +15,19 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, kernels, tracing
-from reliance import losses as _losses
-from reliance._array import Array
-from reliance.ensembles import Ensemble, Finish
-from reliance.executors import Base
-from reliance.inputs import Problem
-from reliance.losses import Loss
-from reliance.outputs import is_whole
-from reliance.rounding import ROUNDING
-from reliance.structure.cells import Cells
-from reliance.structure.leaf_masks import Skeleton, fold_trees, mask_tables
-from reliance.structure.walks import Pieces, walk_tables
+from reliance._core import arrays, tracing
+from reliance._core.arrays import Array
+from reliance.engine import kernels
+from reliance.engine.executors import Base
+from reliance.engine.inputs import Problem
+from reliance.engine.rounding import ROUNDING
+from reliance.exact.cells import Cells
+from reliance.exact.leaf_masks import Skeleton, fold_trees, mask_tables
+from reliance.exact.walks import Pieces, walk_tables
+from reliance.losses import functions as _losses
+from reliance.losses.functions import Loss
+from reliance.losses.outputs import is_whole
+from reliance.models.ensembles import Ensemble, Finish
 
 Floats = NDArray[np.float64]
 # Rows of a block: a tree's part should stay in a core's cache, and an operation be worth its call.
@@ -65,9 +66,9 @@ def table_sums(context: Context, changes: Array, rows: Rows, counts: Array) -> A
 
     A row's own cell needs no mask: its prediction is the row's own.
     """
-    xp = _array.namespace(changes)
+    xp = arrays.namespace(changes)
     outputs, m, b = changes.shape
-    moves = _array.running_sum(changes)
+    moves = arrays.running_sum(changes)
     raw = xp.permute_dims(rows.raw, (1, 0))[:, None, :] + moves
     raw = xp.reshape(xp.permute_dims(raw, (1, 2, 0)), (m * b, outputs))
     targets = tuple(_repeated(target, m) for target in rows.targets)
@@ -81,12 +82,12 @@ def table_sums(context: Context, changes: Array, rows: Rows, counts: Array) -> A
 
 def piece_changes(context: Context, moves: Array, rows: Rows, row: Array) -> tuple[Array, Array]:
     """Changes D of the losses (L, e) for pieces that move a row's raw outputs by ``moves (e, K)``; and the flags."""
-    xp = _array.namespace(moves)
+    xp = arrays.namespace(moves)
     raw = xp.take(rows.raw, row, axis=0) + moves
     targets = tuple(xp.take(target, row, axis=0) for target in rows.targets)
     found, flags = _answers(context, raw, targets, moves)
     base = own_losses(context, rows)
-    wide = _array.sum_dtype(xp, _array.device(moves))
+    wide = arrays.sum_dtype(xp, arrays.device(moves))
     pairs = [[xp.astype(a, wide, copy=False) for a in pair] for pair in zip(found, base, strict=True)]
     return xp.stack([losses - xp.take(own, row) for losses, own in pairs]), flags
 
@@ -98,7 +99,7 @@ def predicted(context: Context, raw: Array) -> Array:
     rounded to a power of two far below what matters and above what rounding does.
     """
     if context.grid is not None:
-        raw = _array.namespace(raw).round(raw / context.grid) * context.grid
+        raw = arrays.namespace(raw).round(raw / context.grid) * context.grid
     return context.finish(raw)
 
 
@@ -110,7 +111,7 @@ def own_losses(context: Context, rows: Rows) -> list[Array]:
 
 def _answers(context: Context, raw: Array, targets: tuple[Array, ...], moves: Array) -> tuple[tuple[Array, ...], Array]:
     """Losses of raw outputs (m, K), and the flags of `kernels.tile_sums`."""
-    xp = _array.namespace(raw)
+    xp = arrays.namespace(raw)
     predictions = predicted(context, raw)
     found = kernels.answers(context.losses, targets, predictions, (raw.shape[0],))
     up, down = xp.max(moves), xp.min(moves)
@@ -121,7 +122,7 @@ def _answers(context: Context, raw: Array, targets: tuple[Array, ...], moves: Ar
 
 def _repeated(x: Array, m: int) -> Array:
     """``(b, ...) -> (m b, ...)``: all rows, m times."""
-    xp = _array.namespace(x)
+    xp = arrays.namespace(x)
     return xp.reshape(xp.broadcast_to(x[None, ...], (m, *x.shape)), (m * x.shape[0], *x.shape[1:]))
 
 
@@ -145,7 +146,7 @@ class Setting:
     @cached_property
     def dtype(self) -> Any:
         """Of raw outputs: the widest."""
-        return _array.sum_dtype(self.problem.xp, self.problem.device)
+        return arrays.sum_dtype(self.problem.xp, self.problem.device)
 
     @cached_property
     def context(self) -> Context:
@@ -175,23 +176,23 @@ class Setting:
     def own_predictions(self, raw: Array) -> NDArray[Any]:
         """On the host, to be compared with the library's."""
         finish = self.ensemble.finish
-        return _array.to_host(predicted(self.context, raw) if finish.exact else finish(raw))
+        return arrays.to_host(predicted(self.context, raw) if finish.exact else finish(raw))
 
     def floats(self, values: Any) -> Array:
-        return _array.from_host(values, self.problem.xp, self.problem.device, self.dtype)
+        return arrays.from_host(values, self.problem.xp, self.problem.device, self.dtype)
 
     def integers(self, values: Any) -> Array:
         xp = self.problem.xp
-        return _array.from_host(values, xp, self.problem.device, _array.index_dtype(xp))
+        return arrays.from_host(values, xp, self.problem.device, arrays.index_dtype(xp))
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """``function`` with the context, on JAX compiled."""
         bound = partial(function, self.context)
-        return bound if _array.is_mutable(self.problem.xp) else tracing.traced(bound, function.__name__)
+        return bound if arrays.is_mutable(self.problem.xp) else tracing.traced(bound, function.__name__)
 
     def padded(self, size: int) -> int:
         """On JAX, where a shape is a compilation, sizes are powers of two."""
-        return size if _array.is_mutable(self.problem.xp) else 1 << max(size - 1, 0).bit_length()
+        return size if arrays.is_mutable(self.problem.xp) else 1 << max(size - 1, 0).bit_length()
 
 
 class TreeEngine(Protocol):
@@ -226,7 +227,7 @@ class MaskEngine:
         self.counts = [setting.floats(np.pad(c.counts, (0, setting.padded(c.number) - c.number))) for c in measured]
         self.lines = [self._lines(place) for place in range(len(measured))]
         self.fold, self.sums = setting.compiled(_folded), setting.compiled(table_sums)
-        self.rows = ACCELERATOR_ROWS if _array.is_accelerator(xp, problem.device) else MASK_ROWS
+        self.rows = ACCELERATOR_ROWS if arrays.is_accelerator(xp, problem.device) else MASK_ROWS
         # The table; a tree's masks, indices and values; a column's moves, raw outputs, predictions, targets, losses.
         width = max(self.sizes)
         self.row_bytes = 8 * (tables.lines + 5 * tables.widest + (4 * tables.outputs + 4 * len(problem.losses)) * width)
@@ -236,7 +237,7 @@ class MaskEngine:
         """Where the cells of a measured column stand in the table: slices, or indices where shapes are padded."""
         tables, size = self.tables, self.sizes[place]
         first = [k * tables.cells + tables.start[place] for k in range(tables.outputs)]
-        if _array.is_mutable(self.setting.problem.xp):
+        if arrays.is_mutable(self.setting.problem.xp):
             return [slice(start, start + size) for start in first]
         index = np.full((tables.outputs, self.setting.padded(size)), tables.lines - 1)
         index[:, :size] = np.asarray(first)[:, None] + np.arange(size)
@@ -264,7 +265,7 @@ class MaskEngine:
             self.sums(self._changes(table, lines), data, counts)
             for lines, counts in zip(self.lines, self.counts, strict=True)
         ]
-        return setting.own_predictions(data.raw), _array.fetch(sums)
+        return setting.own_predictions(data.raw), arrays.fetch(sums)
 
 
 class WalkEngine:
@@ -300,7 +301,7 @@ class WalkEngine:
         moves = setting.floats(np.pad(pieces.change, ((0, padding), (0, 0))))
         row = setting.integers(np.pad(pieces.row, (0, padding)))
         changes, flags = self.changes(moves, data, row)
-        changes, flags = _array.to_host(changes)[:, :e].astype(np.float64), _array.to_host(flags)
+        changes, flags = arrays.to_host(changes)[:, :e].astype(np.float64), arrays.to_host(flags)
         weights = setting.problem.host_weights
         weights = None if weights is None else weights[rows.start : rows.stop]
         lines = [

@@ -16,18 +16,20 @@ from typing import TypeVar
 
 import numpy as np
 
-from reliance import _array, blocks, ensembles, models
-from reliance.executors import Base
-from reliance.features import Feature
-from reliance.inputs import Problem
-from reliance.outputs import is_whole
-from reliance.plans import Tile
-from reliance.reductions import Accumulator, Moments
-from reliance.structure import trust
-from reliance.structure.cells import Cells, column_cells, joint_cells
-from reliance.structure.leaf_masks import skeleton
-from reliance.structure.tree_blocks import MaskEngine, Setting, TreeEngine, WalkEngine
-from reliance.structure.trust import Disagreement
+from reliance._core import arrays
+from reliance.data.features import Feature
+from reliance.engine import blocks
+from reliance.engine.executors import Base
+from reliance.engine.inputs import Problem
+from reliance.engine.reductions import Accumulator, Moments
+from reliance.exact import trust
+from reliance.exact.cells import Cells, column_cells, joint_cells
+from reliance.exact.leaf_masks import skeleton
+from reliance.exact.tree_blocks import MaskEngine, Setting, TreeEngine, WalkEngine
+from reliance.exact.trust import Disagreement
+from reliance.losses.outputs import is_whole
+from reliance.models import calling, ensembles
+from reliance.plans.designs import Tile
 
 Advance = Callable[[int], None]
 A = TypeVar("A")
@@ -45,7 +47,7 @@ class TreeRoute:
     def deep(self) -> bool:
         """Whether some tree has more leaves than an integer has bits."""
         leaves = int(self.setting.bones.leaves.max())
-        return _array.mask_size(self.setting.problem.xp, leaves) is None
+        return arrays.mask_size(self.setting.problem.xp, leaves) is None
 
     def used(self, feature: Feature) -> tuple[int, ...]:
         """The columns of a feature that some tree splits on."""
@@ -104,7 +106,7 @@ class TreeRoute:
         height = _block_rows(problem, engine, held, workers)
         parts = [range(start, min(start + height, problem.n)) for start in range(0, problem.n, height)]
         for rows, (own, lines) in zip(parts, in_order(engine.block, parts, workers), strict=True):
-            library = _array.to_host(base.predictions[rows.start : rows.stop, ...])
+            library = arrays.to_host(base.predictions[rows.start : rows.stop, ...])
             if own.size == library.size:  # one output as a column or not
                 library = library.reshape(own.shape)
             if not ensembles.agrees(self.setting.ensemble, own, library):
@@ -127,14 +129,14 @@ def tree_route(problem: Problem, base: Base) -> TreeRoute | None:
 
     Raises `trust.Disagreement` if the trees do not predict what their library predicts.
     """
-    ensemble = models.ensemble_of(problem.model)
+    ensemble = calling.ensemble_of(problem.model)
     if ensemble is None or len(problem.store.shape) != 1 or ensemble.n_features != problem.flat.shape[1]:
         return None
     trust.check_trees(problem, base, ensemble)
     used = np.unique(ensemble.feature[ensemble.feature >= 0]).tolist()
 
     def host(column: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        return np.asarray(_array.to_host(problem.flat[:, column]), dtype=np.float64)
+        return np.asarray(arrays.to_host(problem.flat[:, column]), dtype=np.float64)
 
     found = list(in_order(lambda column: column_cells(ensemble, column, host(column)), used, _workers(problem)))
     setting = Setting(problem, base, ensemble, skeleton(ensemble))
@@ -158,7 +160,7 @@ def _block_rows(problem: Problem, engine: TreeEngine, held: int, workers: int) -
 
 def _workers(problem: Problem) -> int:
     """NumPy leaves the other cores idle, and lets go of the interpreter while it works; other backends use them."""
-    if _array.backend(problem.xp) != "numpy":
+    if arrays.backend(problem.xp) != "numpy":
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

@@ -7,13 +7,15 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, ensembles, models
-from reliance._array import Array
-from reliance.ensembles import Ensemble
-from reliance.executors import Base, predict_rows
-from reliance.inputs import Problem
-from reliance.models import FirstLayer, Model
-from reliance.probes import COARSE, Probe, probe, same
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance.engine import blocks
+from reliance.engine.executors import Base, predict_rows
+from reliance.engine.inputs import Problem
+from reliance.models import calling, ensembles
+from reliance.models.calling import FirstLayer, Model
+from reliance.models.ensembles import Ensemble
+from reliance.models.probes import COARSE, Probe, probe, same
 
 Floats = NDArray[np.float64]
 _STRIP = 2**17  # numbers of X that are multiplied with coefficients together
@@ -34,14 +36,14 @@ def words(problem: Problem, route: str) -> str:
         "trees": "the trees that were read from it predict",
         "first_layer": "its first layer and the rest predict",
     }[route]
-    return f"route={route!r}: model {models.name_of(problem.model.source)[:80]} does not predict what {what}"
+    return f"route={route!r}: model {calling.name_of(problem.model.source)[:80]} does not predict what {what}"
 
 
 def linear_form(problem: Problem) -> tuple[Floats, float] | None:
     """Coefficients and intercept of a model of these rows that is known to be linear, and takes them as numbers."""
     if problem.coded or problem.model.method not in (None, "predict"):
         return None
-    form = models.linear_form(problem.model.source)
+    form = calling.linear_form(problem.model.source)
     return None if form is None or form[0].shape != (problem.flat.shape[1],) else form
 
 
@@ -58,7 +60,7 @@ def reproduces(
     rows themselves. To be asked inside the model's session.
     """
     coef, intercept = form
-    precision = _array.epsilon(base.predictions)
+    precision = arrays.epsilon(base.predictions)
     predictions = _host(base.predictions).reshape(-1)
     if precision > COARSE or len(predictions) != problem.n:
         return False
@@ -78,13 +80,13 @@ def check_trees(problem: Problem, base: Base, ensemble: Ensemble) -> None:
     if isinstance(model.source, Ensemble):
         return
     block = _probe(problem, base).block
-    with _array.inference_only(problem.xp):
-        raw = _array.to_host(ensemble.raw(block))
-    own, settled = _array.to_host(ensemble.finish(raw)), ensembles.settled(ensemble, raw)
+    with arrays.inference_only(problem.xp):
+        raw = arrays.to_host(ensemble.raw(block))
+    own, settled = arrays.to_host(ensemble.finish(raw)), ensembles.settled(ensemble, raw)
     if model.trees is None:
-        library = _array.to_host(_called(problem, block))
+        library = arrays.to_host(_called(problem, block))
     else:  # the trees are called in the place of their library
-        library = np.asarray(getattr(model.source, str(model.method))(_array.to_host(block)))
+        library = np.asarray(getattr(model.source, str(model.method))(arrays.to_host(block)))
     library = library.reshape(own.shape) if own.size == library.size else library
     if own.shape != library.shape or not ensembles.agrees(ensemble, own[settled], library[settled]):
         raise Disagreement
@@ -92,7 +94,7 @@ def check_trees(problem: Problem, base: Base, ensemble: Ensemble) -> None:
 
 def check_first_layer(problem: Problem, base: Base, layer: FirstLayer) -> None:
     """Raise `Disagreement` unless the rest predicts from exchanged parts of pre-activations what the model predicts."""
-    xp, precision = problem.xp, _array.epsilon(base.predictions)
+    xp, precision = problem.xp, arrays.epsilon(base.predictions)
     if precision > COARSE:  # a difference of 16 bits has no digits left
         raise Disagreement
     found = _probe(problem, base)
@@ -109,7 +111,7 @@ def check_first_layer(problem: Problem, base: Base, layer: FirstLayer) -> None:
 
 def _probe(problem: Problem, base: Base, lenders: Array | None = None) -> Probe:
     groups = [feature.columns for feature in problem.features]
-    return probe(problem.flat, groups, _array.to_host(base.predictions), lenders, problem.memory)
+    return probe(problem.flat, groups, arrays.to_host(base.predictions), lenders, problem.memory)
 
 
 def _called(problem: Problem, block: Array) -> Array:
@@ -123,4 +125,4 @@ def _products(flat: Array, coef: Floats) -> Floats:
 
 
 def _host(x: Array) -> Floats:
-    return np.asarray(_array.to_host(x), dtype=np.float64)
+    return np.asarray(arrays.to_host(x), dtype=np.float64)

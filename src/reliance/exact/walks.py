@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.ensembles import Ensemble
-from reliance.rng import Indices
-from reliance.structure.cells import Cells
+from reliance._core.streams import Indices
+from reliance.exact.cells import Cells
+from reliance.models.ensembles import Ensemble
 
 Floats = NDArray[np.float64]
 Small = NDArray[np.int32]

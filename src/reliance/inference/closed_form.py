@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference
-from reliance.inference import Summary, null_value
-from reliance.plans import Plan
-from reliance.structure.joint_moments import Monomial
-from reliance.structure.linear import LinearRoute
+from reliance.exact.joint_moments import Monomial
+from reliance.exact.linear import LinearRoute
+from reliance.inference.summary import Summary, null_value
+from reliance.plans.designs import Plan
 
 Floats = NDArray[np.float64]
 # Below this share of what its terms could add up to, a sum of squares has cancelled: at 1e-3 errors keep 12 digits.

@@ -16,17 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, freedom, rng
-from reliance._array import Array
-from reliance.blocks import Reporter
-from reliance.draws import Normal, Residuals, ValueDraws
-from reliance.executors import Base, Caller
-from reliance.features import Feature
-from reliance.inputs import Problem
-from reliance.plans import Plan
-from reliance.reductions import Moments
-from reliance.rng import Indices
-from reliance.stores import ArrayStore, Scrambled, Values
+from reliance._core import arrays, streams
+from reliance._core.arrays import Array
+from reliance._core.streams import Indices
+from reliance.data.features import Feature
+from reliance.engine import blocks
+from reliance.engine.blocks import Reporter
+from reliance.engine.executors import Base, Caller
+from reliance.engine.inputs import Problem
+from reliance.engine.reductions import Moments
+from reliance.engine.stores import ArrayStore, Scrambled, Values
+from reliance.inference import freedom
+from reliance.plans.designs import Plan
+from reliance.samplers.draws import Normal, Residuals, ValueDraws
 
 Floats = NDArray[np.float64]
 Change = Callable[[range, Array], Array]
@@ -68,14 +70,14 @@ class Runner:
         weights = np.ones(self.problem.n) if self.problem.host_weights is None else self.problem.host_weights.copy()
         weights[gone] = 0.0
         xp, dev = self.problem.xp, self.problem.device
-        device = _array.from_host(weights, xp, dev, _array.sum_dtype(xp, dev))
+        device = arrays.from_host(weights, xp, dev, arrays.sum_dtype(xp, dev))
         problem = dataclasses.replace(self.problem, weights=device, host_weights=weights)
         return Runner(problem, dataclasses.replace(self.base, weights=device), self.call, self.advance)
 
     def keep(self, ids: Indices) -> Runner:
         """The same on some of the rows."""
         xp, dev = self.problem.xp, self.problem.device
-        index = _array.from_host(ids, xp, dev, _array.index_dtype(xp))
+        index = arrays.from_host(ids, xp, dev, arrays.index_dtype(xp))
 
         def take(array: Array | None) -> Any:
             return None if array is None else xp.take(array, index, axis=0)
@@ -111,7 +113,7 @@ def residual_effect(runner: Runner, parts: Residuals, plan: Plan, feature: Featu
     mean is moved by a step: their row sums and donor sums are all that is needed.
     """
     design = _host(parts.design)
-    flat, shape = _array.as_floating(runner.problem.flat), runner.problem.store.shape
+    flat, shape = arrays.as_floating(runner.problem.flat), runner.problem.store.shape
     gradients = []
     for a, step in enumerate(_steps(parts.residual)):
         means = (parts.mean + _along(parts.mean, a, step), parts.mean - _along(parts.mean, a, step))
@@ -126,7 +128,7 @@ def normal_effect(runner: Runner, parts: ValueDraws, plan: Plan, feature: Featur
     normal = parts.normal
     assert normal is not None
     design, scale = _host(normal.design), _host(normal.scale)
-    flat, shape = _array.as_floating(runner.problem.flat), runner.problem.store.shape
+    flat, shape = arrays.as_floating(runner.problem.flat), runner.problem.store.shape
     g = scale.shape[0]
 
     def difference(change: Change, step: float) -> list[tuple[Moments, Moments]]:
@@ -161,10 +163,10 @@ def _unit(a: int, rows: range, values: Array) -> Array:
 
 def _noise(normal: Normal, a: int, b: int, rows: range, values: Array) -> Array:
     """eps_b in the place of x~_a."""
-    xp = _array.namespace(values)
+    xp = arrays.namespace(values)
     inverse = np.linalg.inv(_host(normal.scale))[b]
     centred = values - normal.mean[rows.start : rows.stop, None, :]
-    weights = _array.from_host(inverse, xp, _array.device(values), values.dtype)
+    weights = arrays.from_host(inverse, xp, arrays.device(values), values.dtype)
     eps = xp.sum(centred * weights, axis=2)
     return _along(values, a, 1.0) * eps[:, :, None]
 
@@ -234,14 +236,14 @@ def _steps(residual: Array) -> list[float]:
 
 def _along(like: Array, a: int, step: float) -> Array:
     """Zeros but for the last axis' place a."""
-    xp = _array.namespace(like)
+    xp = arrays.namespace(like)
     unit = np.zeros(like.shape[-1])
     unit[a] = step
-    return xp.zeros_like(like) + _array.from_host(unit, xp, _array.device(like), like.dtype)
+    return xp.zeros_like(like) + arrays.from_host(unit, xp, arrays.device(like), like.dtype)
 
 
 def _host(x: Any) -> Floats:
-    return np.asarray(_array.to_host(x), dtype=np.float64)
+    return np.asarray(arrays.to_host(x), dtype=np.float64)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -250,7 +252,7 @@ def _host(x: Any) -> Floats:
 
 def jackknife_groups(key: int, n: int) -> list[tuple[Indices, Indices]]:
     """The rows that are left, and those that are not, when each of (at most) 20 random groups is deleted."""
-    order = rng.ordering(key, n, 0)
+    order = streams.ordering(key, n, 0)
     groups = min(n, freedom.JACKKNIFE_GROUPS)
     group = np.arange(n) % groups
     return [(np.sort(order[group != g]), np.sort(order[group == g])) for g in range(groups)]

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array
-from reliance._array import Array
-from reliance.features import Feature
-from reliance.inputs import Problem
-from reliance.losses import Metric
-from reliance.plans import Plan
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance.data.features import Feature
+from reliance.engine.inputs import Problem
+from reliance.losses.functions import Metric
+from reliance.plans.designs import Plan
 
 Floats = NDArray[np.float64]
 JACKKNIFE_GROUPS = 20
@@ -97,7 +97,7 @@ def _metric_units(problem: Problem, loss: int) -> float:
     function, target, weights = problem.losses[loss], problem.targets[loss], problem.host_weights
     if not isinstance(function, Metric) or not function.by_class or target is None:
         return math.inf
-    y = _array.to_host(target)
+    y = arrays.to_host(target)
     w = np.ones(len(y)) if weights is None else weights
     return min(effective_rows(w[y == label]) for label in np.unique(y))
 
@@ -107,14 +107,14 @@ def _varied_rows(problem: Problem) -> dict[str, float]:
     n = problem.n
     # Spread evenly, and in step with no period that the rows might have.
     rows = np.arange(n) if n <= _SAMPLE else (n * np.modf(_GOLDEN * np.arange(_SAMPLE))[0]).astype(np.int64)
-    index = _array.from_host(rows, problem.xp, problem.device, _array.index_dtype(problem.xp))
-    some = _array.to_host(problem.xp.take(problem.flat, index, axis=0))
+    index = arrays.from_host(rows, problem.xp, problem.device, arrays.index_dtype(problem.xp))
+    some = arrays.to_host(problem.xp.take(problem.flat, index, axis=0))
     middle = np.argsort(some, axis=0)[len(rows) // 2]
     median = np.take_along_axis(some, middle[None, :], axis=0)
     common = np.mean((some == median) | ((some != some) & (median != median)), axis=0) > _COMMON
     asked = [f for f in problem.features if len(f.columns) <= _WIDEST and common[list(f.columns)].all()]
     counts = [_unlike(problem, feature, rows[middle]) for feature in asked]
-    found = _array.fetch(counts)
+    found = arrays.fetch(counts)
     # No row at all: what is not seen to vary has no error that might be too short.
     return {feature.name: float(count) for feature, count in zip(asked, found, strict=True) if 0 < count <= n / 2}
 
@@ -127,4 +127,4 @@ def _unlike(problem: Problem, feature: Feature, examples: NDArray[np.int64]) -> 
         values = problem.flat[:, column]
         example = values[int(examples[column])]
         unlike = unlike | ((values != example) & ~((values != values) & (example != example)))
-    return xp.sum(xp.astype(unlike, _array.index_dtype(xp)))
+    return xp.sum(xp.astype(unlike, arrays.index_dtype(xp)))

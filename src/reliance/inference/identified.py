@@ -9,12 +9,13 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from reliance import _array, models
-from reliance.features import Feature
-from reliance.inference import Summary
-from reliance.inputs import Problem
-from reliance.structure import trust
-from reliance.words import listed
+from reliance._core import arrays
+from reliance._core.words import listed
+from reliance.data.features import Feature
+from reliance.engine.inputs import Problem
+from reliance.exact import trust
+from reliance.inference.summary import Summary
+from reliance.models import calling
 
 # Rows that are looked at first: a column that varies mostly does so among them.
 _FEW = 64
@@ -77,7 +78,7 @@ def _same(problem: Problem, columns: list[int], rows: int) -> list[bool]:
     part = problem.flat[:rows, :] if len(columns) > 1 else problem.flat[:rows, columns[0], None]
     first = part[:1, :]
     equal = xp.logical_or(part == first, xp.logical_and(part != part, first != first))
-    found = _array.to_host(xp.all(equal, axis=0))
+    found = arrays.to_host(xp.all(equal, axis=0))
     return [bool(same) for same in (found[columns] if len(columns) > 1 else found)]
 
 
@@ -86,7 +87,7 @@ def _used_columns(problem: Problem) -> set[int] | None:
     form = trust.linear_form(problem)
     if form is not None:
         return set(np.flatnonzero(form[0]).tolist())
-    ensemble = models.ensemble_of(problem.model)
+    ensemble = calling.ensemble_of(problem.model)
     if ensemble is None or ensemble.n_features != problem.flat.shape[1]:
         return None
     return set(np.unique(ensemble.feature[ensemble.feature >= 0]).tolist())

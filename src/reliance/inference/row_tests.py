@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import rng
+from reliance._core import streams
 
 Floats = NDArray[np.float64]
 
@@ -17,7 +17,7 @@ def sign_flip_test(rows: Floats, alternative: str, key: int, flips: int = 9999) 
     size = np.abs if alternative == "two-sided" else np.asarray
     observed = size(turned.sum(axis=1))
     bar = observed - 1e-12 * np.abs(turned).sum(axis=1)  # a tie must not be lost to rounding
-    generator, count = rng.stream(key, rng.SIGNS, 0), np.zeros(p)
+    generator, count = streams.stream(key, streams.SIGNS, 0), np.zeros(p)
     step = max(1, 2_000_000 // n)
     for start in range(0, flips, step):
         signs = generator.integers(0, 2, size=(min(step, flips - start), n)) * 2.0 - 1.0

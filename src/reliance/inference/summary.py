@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from reliance.freedom import FEWEST, Support, degrees_of_freedom
-from reliance.plans import Plan, halves_order
-from reliance.reductions import Moments
-from reliance.row_tests import rank_test, row_test, sign_flip_test
-from reliance.variance import Kernel, hull, kernel, pair_means, population_variance, skewness, with_row_effect
-from reliance.words import shown
+from reliance._core.words import shown
+from reliance.engine.reductions import Moments
+from reliance.inference.freedom import FEWEST, Support, degrees_of_freedom
+from reliance.inference.row_tests import rank_test, row_test, sign_flip_test
+from reliance.inference.variance import Kernel, hull, kernel, pair_means, population_variance, skewness, with_row_effect
+from reliance.plans.designs import Plan, halves_order
 
 Floats = NDArray[np.float64]
 ALTERNATIVES = ("greater", "less", "two-sided")

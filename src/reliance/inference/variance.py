@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from reliance._array import Array, device, namespace
+from reliance._core.arrays import Array, device, namespace
 
 GOLDEN = (3.0 - math.sqrt(5.0)) / 2.0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from reliance._array import Array, is_floating, namespace, to_host
-from reliance.loss_formulas import Host, float_dtype, is_numeric
-from reliance.losses import Loss, Metric, check_shapes, conform, own_columns
+from reliance._core.arrays import Array, is_floating, namespace, to_host
+from reliance.losses.formulas import Host, float_dtype, is_numeric
+from reliance.losses.functions import Loss, Metric, check_shapes, conform, own_columns
 
 
 def check(loss: Loss | Metric, y: Array, prediction: Array) -> None:

@@ -12,7 +12,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from reliance._array import Array, DType, Namespace, device, index_dtype, is_floating, namespace, sum_dtype, to_host
+from reliance._core.arrays import (
+    Array,
+    DType,
+    Namespace,
+    device,
+    index_dtype,
+    is_floating,
+    namespace,
+    sum_dtype,
+    to_host,
+)
 
 Host: TypeAlias = np.ndarray[Any, Any]
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from reliance import loss_formulas as formulas
-from reliance._array import Array, device, map_draws, namespace, sum_dtype
-from reliance.loss_formulas import Host, float_dtype, is_numeric
-from reliance.words import listed, shown
+from reliance._core.arrays import Array, device, map_draws, namespace, sum_dtype
+from reliance._core.words import listed, shown
+from reliance.losses import formulas
+from reliance.losses.formulas import Host, float_dtype, is_numeric
 
 TARGETS = ("any", "real", "class", "sign", "count", "prediction")
 OUTPUTS = ("value", "probability", "score")

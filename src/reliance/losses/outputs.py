@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reliance._array import Array, namespace
-from reliance.loss_formulas import float_dtype
-from reliance.losses import Loss, Metric
+from reliance._core.arrays import Array, namespace
+from reliance.losses.formulas import float_dtype
+from reliance.losses.functions import Loss, Metric
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from reliance import blocks, freedom, inference
-from reliance.executors import Base, Caller
-from reliance.freedom import Support
-from reliance.inference import Floats, Summary
-from reliance.inputs import Problem, check_choice
-from reliance.losses import has_rows
-from reliance.measuring import COMPARE, base_risks, collect
-from reliance.plans import Plan, Users
-from reliance.reductions import Moments, joined
-from reliance.results import Importance
-from reliance.rng import Indices
-from reliance.structure.routes import Job
-from reliance.words import shown
+from reliance import inference
+from reliance._core.streams import Indices
+from reliance._core.words import shown
+from reliance.engine import blocks
+from reliance.engine.executors import Base, Caller
+from reliance.engine.inputs import Problem, check_choice
+from reliance.engine.reductions import Moments, joined
+from reliance.exact.routes import Job
+from reliance.inference import freedom
+from reliance.inference.freedom import Support
+from reliance.inference.summary import Floats, Summary
+from reliance.losses.functions import has_rows
+from reliance.methods.measuring import COMPARE, base_risks, collect
+from reliance.plans.designs import Plan, Users
+from reliance.results.importance import Importance
 
 _FIRST = 8  # draws of the first round
 _LEVEL = 0.95

@@ -7,20 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from reliance import blocks, misfit, plans, samplers, tables, variables
-from reliance._array import Array
-from reliance.comparisons import RelativeImportance
-from reliance.corrections import Runner
-from reliance.draws import Sampler
-from reliance.executors import Caller
-from reliance.inputs import Block, Problem, Progress, check_choice, prepare
-from reliance.measuring import COMPARE, base_risks, checked_shifts, reliance_plan
-from reliance.plans import Plan
-from reliance.results import Importance
-from reliance.rng import RandomState
-from reliance.scrambling import Scrambler
-from reliance.studies import Study, measured, result_of
-from reliance.variables import Variables
+from reliance._core.arrays import Array
+from reliance._core.streams import RandomState
+from reliance.data import tables
+from reliance.engine import blocks
+from reliance.engine.executors import Caller
+from reliance.engine.inputs import Block, Problem, Progress, check_choice, prepare
+from reliance.inference.corrections import Runner
+from reliance.methods.measuring import COMPARE, base_risks, checked_shifts, reliance_plan
+from reliance.methods.studies import Study, measured, result_of
+from reliance.plans import designs
+from reliance.plans.designs import Plan
+from reliance.results.comparisons import RelativeImportance
+from reliance.results.importance import Importance
+from reliance.samplers import misfit, variables
+from reliance.samplers import residual as samplers
+from reliance.samplers.draws import Sampler
+from reliance.samplers.scrambling import Scrambler
+from reliance.samplers.variables import Variables
 
 # If the mean, or the spread, of what a line leaves depends on the given columns.
 _REMEDIES = {
@@ -128,7 +132,7 @@ def relative_importance(
     known = variables.gather(problem, context, y, moved)
     sets = variables.resolve_given(given, known)
     training = None if fit_on is None else variables.gather_training(fit_on, known, problem.flat, moved)
-    plan = plans.Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
+    plan = designs.Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
     found = _measure(problem, known, training, samplers.resolve(sampler), plan, compare, sets, "relative_importance")
     if not problem.several:
         return found[problem.losses[0].name] if isinstance(given, Mapping) else found[problem.losses[0].name][""]

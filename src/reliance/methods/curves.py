@@ -10,50 +10,26 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, inference
-from reliance.executors import Base
-from reliance.features import Feature
-from reliance.inputs import Problem
-from reliance.loss_formulas import is_numeric
-from reliance.outputs import output
-from reliance.plans import Plan, Rectangle
-from reliance.records import Record
-from reliance.reductions import Moments
-from reliance.rng import Indices, as_indices
-from reliance.structure.distinct import distinct_values
-from reliance.structure.routes import Job
+from reliance import inference
+from reliance._core import arrays
+from reliance._core.streams import Indices, as_indices
+from reliance.data.features import Feature
+from reliance.engine.executors import Base
+from reliance.engine.inputs import Problem
+from reliance.engine.reductions import Moments
+from reliance.exact.distinct import distinct_values
+from reliance.exact.routes import Job
+from reliance.losses.formulas import is_numeric
+from reliance.losses.outputs import output
+from reliance.plans.designs import Plan, Rectangle
+from reliance.results.curves import Curve
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Curve(Record):
-    """The mean prediction for each value of a feature, at the m distinct values that occur in the data.
-
-    Attributes
-    ----------
-    values : array (m,), or (m, g) for a group of g columns
-        Sorted, groups by their first column, then by the second, and so on.
-    mean : array (m, *outputs)
-        Partial dependence: the (weighted) mean over all rows of the prediction with the feature at the value.
-    ice : array (n, m, *outputs) or None
-        Individual conditional expectation: the same for each row, with ``keep="ice"``.
-    labels : tuple of m str, or None
-        Where the values are codes of text, categories or dates of a table: what they stand for.
-    """
-
-    values: Floats
-    mean: Floats
-    ice: Floats | None = None
-    labels: tuple[str, ...] | None = None
-
-    _dtypes = dict.fromkeys(("values", "mean", "ice"), np.float64)
 
 
 def wants_curves(problem: Problem) -> bool:
@@ -74,7 +50,7 @@ def with_outputs(problem: Problem, base: Base, route: str = "auto") -> tuple[Pro
     start = 0 if problem.model.shown is None else problem.model.shown[0]
     functions = tuple(output(start + index, whole) for index in range(count))
     own = tuple(function.rows(base.predictions, base.predictions) for function in functions)
-    host = tuple(np.asarray(values, dtype=np.float64) for values in _array.fetch(list(own)))
+    host = tuple(np.asarray(values, dtype=np.float64) for values in arrays.fetch(list(own)))
     memory = problem.memory - _individual_bytes(problem, count, route) if whole else problem.memory
     if memory < 1:
         raise ValueError(
@@ -191,4 +167,4 @@ def _speakers(problem: Problem, feature: Feature) -> Indices:
 
 
 def _host(x: Any) -> Floats:
-    return np.asarray(_array.to_host(x), dtype=np.float64)
+    return np.asarray(arrays.to_host(x), dtype=np.float64)

@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, export, plans
-from reliance import rng as _rng
-from reliance._array import Array
-from reliance.companions.shown import frame
-from reliance.inputs import Problem, check_choice, prepare
-from reliance.losses import prediction_shift
-from reliance.records import Record
-from reliance.rng import Indices, RandomState
-from reliance.words import shown
+from reliance._core import arrays, streams
+from reliance._core.arrays import Array
+from reliance._core.streams import Indices, RandomState
+from reliance._core.words import shown
+from reliance.engine.inputs import Problem, check_choice, prepare
+from reliance.losses.functions import prediction_shift
+from reliance.plans import designs
+from reliance.results import export
+from reliance.results.records import Record
+from reliance.results.shown import frame
 
 Floats = NDArray[np.float64]
 METHODS = ("neighbours", "classifier")
@@ -161,10 +162,10 @@ def extrapolation_check(
     _check_numbers(rows, limit, folds, method, classifier)
     problem = prepare(lambda X: X, X, None, features, prediction_shift, rng=rng, names=names)
     scaled = _scaled(problem)
-    order, outside, least = _rng.ordering(problem.key, problem.n, 0), None, LIMITS[method]
+    order, outside, least = streams.ordering(problem.key, problem.n, 0), None, LIMITS[method]
     if method == "neighbours":
         chosen = np.sort(order[: int(rows)])
-        donors = plans.Shifts(problem.n, 1, problem.key).donors(range(problem.n), range(1))[chosen, 0]
+        donors = designs.Shifts(problem.n, 1, problem.key).donors(range(problem.n), range(1))[chosen, 0]
         values, outside = _distance_ratios(problem, scaled, chosen, donors)
     else:
         chosen = order[: min(int(rows), problem.n // 2)]
@@ -209,8 +210,8 @@ def _scaled(problem: Problem) -> Array:
     if problem.n < 4:
         raise ValueError(f"X has {problem.n} rows: a row, its donor and others to be near need at least 4")
     xp = problem.xp
-    wide = xp.astype(problem.numbers("extrapolation_check"), _array.sum_dtype(xp, problem.device), copy=False)
-    (finite,) = _array.fetch([xp.all(xp.isfinite(wide))])
+    wide = xp.astype(problem.numbers("extrapolation_check"), arrays.sum_dtype(xp, problem.device), copy=False)
+    (finite,) = arrays.fetch([xp.all(xp.isfinite(wide))])
     if not bool(finite):
         raise ValueError("X holds NaN or infinite values, which have no distance: fill or drop them")
     centred = wide - xp.mean(wide, axis=0)
@@ -222,11 +223,11 @@ def _scaled(problem: Problem) -> Array:
 def _distance_ratios(problem: Problem, scaled: Array, chosen: Indices, donors: Indices) -> tuple[Floats, Floats]:
     """Of each feature the ratio of mean nearest distances, and the share beyond 95% of the rows' own."""
     xp, dev, n = problem.xp, problem.device, problem.n
-    every = xp.arange(n, dtype=_array.index_dtype(xp), device=dev)
+    every = xp.arange(n, dtype=arrays.index_dtype(xp), device=dev)
     step, parts = max(_CELLS // n, 1), []
     for start in range(0, len(chosen), step):
         own, lent = (
-            _array.from_host(ids[start : start + step], xp, dev, _array.index_dtype(xp)) for ids in (chosen, donors)
+            arrays.from_host(ids[start : start + step], xp, dev, arrays.index_dtype(xp)) for ids in (chosen, donors)
         )
         a, b = xp.take(scaled, own, axis=0), xp.take(scaled, lent, axis=0)
         squares = _squares(a, scaled, range(int(scaled.shape[1])))
@@ -237,7 +238,7 @@ def _distance_ratios(problem: Problem, scaled: Array, chosen: Indices, donors: I
         for feature in problem.features:  # only the feature's own part of the distances changes
             moved = squares - _squares(a, scaled, feature.columns) + _squares(b, scaled, feature.columns)
             lines.append(xp.min(xp.where(either, far, moved), axis=1))
-        parts.append(_array.to_host(xp.stack(lines)))
+        parts.append(arrays.to_host(xp.stack(lines)))
     # What was subtracted may leave less than 0 of a distance that is 0.
     distances = np.sqrt(np.maximum(np.concatenate(parts, axis=1).astype(np.float64), 0.0))
     real, replaced = distances[0], distances[1:]
@@ -295,7 +296,7 @@ def _areas(problem: Problem, deal: Sequence[_Fold], classifier: Any) -> Floats:
         ) from (error)
     if classifier is None:
         classifier = HistGradientBoostingClassifier(max_leaf_nodes=8, early_stopping=False, random_state=0)
-    every = np.asarray(_array.to_host(problem.flat), dtype=np.float64)
+    every = np.asarray(arrays.to_host(problem.flat), dtype=np.float64)
     found = []
     for feature in problem.features:
         columns, rows, labels, areas = list(feature.columns), [], [], []

@@ -9,21 +9,22 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks
-from reliance._array import Array, namespace
-from reliance.constant_plans import Constants, ConstantStore
-from reliance.executors import Base, Caller
-from reliance.features import Feature
-from reliance.inputs import Problem
-from reliance.loss_formulas import float_dtype
-from reliance.losses import Loss
-from reliance.rng import Indices
-from reliance.stores import ArrayStore
-from reliance.structure import trust
-from reliance.structure.cells import Cells
-from reliance.structure.trees import TreeRoute, tree_route
-from reliance.structure.trust import Disagreement
-from reliance.words import shown
+from reliance._core import arrays
+from reliance._core.arrays import Array, namespace
+from reliance._core.streams import Indices
+from reliance._core.words import shown
+from reliance.data.features import Feature
+from reliance.engine import blocks
+from reliance.engine.constant_plans import Constants, ConstantStore
+from reliance.engine.executors import Base, Caller
+from reliance.engine.inputs import Problem
+from reliance.engine.stores import ArrayStore
+from reliance.exact import trust
+from reliance.exact.cells import Cells
+from reliance.exact.trees import TreeRoute, tree_route
+from reliance.exact.trust import Disagreement
+from reliance.losses.formulas import float_dtype
+from reliance.losses.functions import Loss
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +65,7 @@ def held_values(problem: Problem, feature: Feature, probabilities: Floats) -> He
             "deviation to divide by: measure the columns one by one"
         )
     numbers = problem.numbers("a standard deviation", feature.columns)
-    column = _array.to_host(numbers[:, feature.columns[0]])
+    column = arrays.to_host(numbers[:, feature.columns[0]])
     known = column[~np.isnan(column)] if column.dtype.kind == "f" else column
     finite = known.astype(np.float64)
     if len(finite) == 0:

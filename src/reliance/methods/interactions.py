@@ -11,21 +11,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import blocks, export, identified, inference, plans, variance
-from reliance._array import Array
-from reliance.companions.shown import frame
-from reliance.executors import Caller
-from reliance.features import Feature
-from reliance.inputs import Block, Problem, Progress, check_choice, check_draws, prepare
-from reliance.losses import has_rows
-from reliance.measuring import base_risks, reliance_plan
-from reliance.plans import Plan
-from reliance.records import Record
-from reliance.reductions import Moments
-from reliance.results import TestResult
-from reliance.rng import RandomState
-from reliance.structure import routes
-from reliance.words import listed, shown
+from reliance import inference
+from reliance._core.arrays import Array
+from reliance._core.streams import RandomState
+from reliance._core.words import listed, shown
+from reliance.data.features import Feature
+from reliance.engine import blocks
+from reliance.engine.executors import Caller
+from reliance.engine.inputs import Block, Problem, Progress, check_choice, check_draws, prepare
+from reliance.engine.reductions import Moments
+from reliance.exact import routes
+from reliance.inference import identified, variance
+from reliance.losses.functions import has_rows
+from reliance.methods.measuring import base_risks, reliance_plan
+from reliance.plans import designs
+from reliance.plans.designs import Plan
+from reliance.results import export
+from reliance.results.importance import TestResult
+from reliance.results.records import Record
+from reliance.results.shown import frame
 
 Floats = NDArray[np.float64]
 _BY_PAIR = ("values", "joint", "first", "second", "std_error", "skewness")
@@ -247,7 +251,7 @@ def _plan(problem: Problem, draws: int | str) -> Plan:
         raise ValueError(f"draws={count} is too few to tell rows from draws: pass 3 or more, or 'all'")
     if count > problem.n - 1:
         raise ValueError(f"draws={count} is more than the {problem.n - 1} shifts of {problem.n} rows: pass 'all'")
-    return plans.Shifts(problem.n, count, problem.key)
+    return designs.Shifts(problem.n, count, problem.key)
 
 
 def _chosen_pairs(pairs: Any, problem: Problem) -> list[tuple[Feature, Feature]]:

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, export, models
-from reliance._array import Array
-from reliance.companions.shown import frame
-from reliance.inputs import Problem, check_choice, prepare
-from reliance.losses import prediction_shift, squared_error
-from reliance.records import Record
-from reliance.words import shown
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance._core.words import shown
+from reliance.engine.inputs import Problem, check_choice, prepare
+from reliance.losses.functions import prediction_shift, squared_error
+from reliance.models import calling
+from reliance.results import export
+from reliance.results.records import Record
+from reliance.results.shown import frame
 
 Floats = NDArray[np.float64]
 SCALES = ("range", "deviation")
@@ -155,27 +157,27 @@ def linear_importance(
 
 
 def _coefficients(model: Any, width: int) -> Floats:
-    form = models.linear_form(model)
+    form = calling.linear_form(model)
     found = getattr(model, "coef_", None) if form is None else form[0]
     if found is None:
         raise TypeError(
-            f"model {models.name_of(model)} has no coefficients that can be read: pass a fitted linear model, "
+            f"model {calling.name_of(model)} has no coefficients that can be read: pass a fitted linear model, "
             "rl.models.Linear, or model=None and y"
         )
-    coef = np.asarray(_array.to_host(found) if _array.is_array(found) else found, dtype=np.float64)
+    coef = np.asarray(arrays.to_host(found) if arrays.is_array(found) else found, dtype=np.float64)
     if coef.ndim == 2 and coef.shape[0] == 1:
         coef = coef[0]
     if coef.shape != (width,):
         raise ValueError(
-            f"model {models.name_of(model)} has coefficients of shape {coef.shape}, but X has {width} columns: one "
+            f"model {calling.name_of(model)} has coefficients of shape {coef.shape}, but X has {width} columns: one "
             "coefficient a column is needed (of several outputs, pass one as rl.models.Linear)"
         )
     return coef
 
 
 def _least_squares(problem: Problem, numbers: Array) -> Floats:
-    X = np.asarray(_array.to_host(numbers), dtype=np.float64)
-    labels = _array.to_host(problem.targets[0])
+    X = np.asarray(arrays.to_host(numbers), dtype=np.float64)
+    labels = arrays.to_host(problem.targets[0])
     if labels.dtype.kind not in "biuf":
         raise TypeError(f"y has dtype {labels.dtype}: least squares are fitted to numbers; encode the labels")
     y = np.asarray(labels, dtype=np.float64)
@@ -196,13 +198,13 @@ def _least_squares(problem: Problem, numbers: Array) -> Floats:
 def _scales(problem: Problem, numbers: Array) -> tuple[Floats, Floats, Floats]:
     """Minimum, maximum and standard deviation of each column."""
     xp = problem.xp
-    wide = xp.astype(numbers, _array.sum_dtype(xp, problem.device), copy=False)
-    (finite,) = _array.fetch([xp.all(xp.isfinite(wide), axis=0)])
+    wide = xp.astype(numbers, arrays.sum_dtype(xp, problem.device), copy=False)
+    (finite,) = arrays.fetch([xp.all(xp.isfinite(wide), axis=0)])
     if not finite.all():
         name = problem.names[int(np.argmin(finite))]
         raise ValueError(
             f"X holds NaN or infinite values in column {shown(name)}: its range is not known; drop those rows"
         )
-    found = _array.fetch([xp.min(wide, axis=0), xp.max(wide, axis=0), xp.std(wide, axis=0)])
+    found = arrays.fetch([xp.min(wide, axis=0), xp.max(wide, axis=0), xp.std(wide, axis=0)])
     low, high, deviation = (np.asarray(a, dtype=np.float64) for a in found)
     return low, high, deviation

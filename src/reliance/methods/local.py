@@ -10,22 +10,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, identified, outputs
-from reliance._array import Array
-from reliance.executors import Base, Caller
-from reliance.features import Feature
-from reliance.impact.local_results import LocalImportance
-from reliance.inputs import Block, Problem, Progress, prepare
-from reliance.losses import Metric
-from reliance.measuring import checked_shifts
-from reliance.partial_plans import SomeRows
-from reliance.plans import Pairs, Plan, Shifts
-from reliance.reductions import Moments
-from reliance.rng import Indices, RandomState
-from reliance.stores import ArrayStore, Lent
-from reliance.structure import routes, trust
-from reliance.structure.distinct import distinct_values
-from reliance.words import shown
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance._core.streams import Indices, RandomState
+from reliance._core.words import shown
+from reliance.data.features import Feature
+from reliance.engine import blocks
+from reliance.engine.executors import Base, Caller
+from reliance.engine.inputs import Block, Problem, Progress, prepare
+from reliance.engine.reductions import Moments
+from reliance.engine.stores import ArrayStore, Lent
+from reliance.exact import routes, trust
+from reliance.exact.distinct import distinct_values
+from reliance.inference import identified
+from reliance.losses import outputs
+from reliance.losses.functions import Metric
+from reliance.methods.measuring import checked_shifts
+from reliance.plans.designs import Pairs, Plan, Shifts
+from reliance.plans.partial import SomeRows
+from reliance.results.local import LocalImportance
 
 Floats = NDArray[np.float64]
 
@@ -224,7 +227,7 @@ def _check_loss(problem: Problem) -> None:
 
 
 def _checked_rows(rows: Any, n: int) -> Indices:
-    host = _array.to_host(rows) if _array.is_array(rows) else np.asarray(rows)
+    host = arrays.to_host(rows) if arrays.is_array(rows) else np.asarray(rows)
     if host.ndim != 1 or host.size == 0 or host.dtype.kind not in "iu":
         raise ValueError(f"rows={shown(rows)}: pass a list of row numbers, such as rows=[0, 5]")
     outside = host[(host < 0) | (host >= n)]
@@ -236,7 +239,7 @@ def _checked_rows(rows: Any, n: int) -> Indices:
 
 
 def _index(problem: Problem, ids: Indices) -> Array:
-    return _array.from_host(ids, problem.xp, problem.device, _array.index_dtype(problem.xp))
+    return arrays.from_host(ids, problem.xp, problem.device, arrays.index_dtype(problem.xp))
 
 
 def _some(problem: Problem, chosen: Indices) -> Problem:
@@ -263,7 +266,7 @@ def _with_output(problem: Problem, base: Base) -> tuple[Problem, Base]:
 
 
 def _host(x: Array) -> Floats:
-    return np.asarray(_array.to_host(x), dtype=np.float64)
+    return np.asarray(arrays.to_host(x), dtype=np.float64)
 
 
 def _result(

@@ -5,20 +5,26 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from reliance import blocks, curves, freedom, identified, inference, plans, results, summaries
-from reliance.blocks import Run
-from reliance.curves import Curve
-from reliance.executors import Base, Caller
-from reliance.freedom import Support
-from reliance.inference import Floats, Summary
-from reliance.inputs import CURVES, NEED_PAIRS, Problem, check_choice, check_draws
-from reliance.losses import Metric, has_rows
-from reliance.plans import Plan
-from reliance.reductions import Moments
-from reliance.results import Importance
-from reliance.structure import routes
-from reliance.structure.routes import Job
-from reliance.words import shown
+from reliance import inference
+from reliance._core.words import shown
+from reliance.engine import blocks
+from reliance.engine.blocks import Run
+from reliance.engine.executors import Base, Caller
+from reliance.engine.inputs import CURVES, NEED_PAIRS, Problem, check_choice, check_draws
+from reliance.engine.reductions import Moments
+from reliance.exact import routes
+from reliance.exact.routes import Job
+from reliance.inference import closed_form as summaries
+from reliance.inference import freedom, identified
+from reliance.inference.freedom import Support
+from reliance.inference.summary import Floats, Summary
+from reliance.losses.functions import Metric, has_rows
+from reliance.methods import curves
+from reliance.plans import designs
+from reliance.plans.designs import Plan
+from reliance.results import importance as results
+from reliance.results.curves import Curve
+from reliance.results.importance import Importance
 
 COMPARE = ("difference", "ratio")
 
@@ -28,15 +34,15 @@ def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
     if isinstance(pairs, str) and pairs == "all":
         # A metric needs all rows of a draw at once: the same pairs, a whole shift at a time.
         whole = any(isinstance(function, Metric) for function in problem.losses)
-        return problem, plans.every_shift(problem.n) if whole else plans.Pairs(problem.n)
+        return problem, designs.every_shift(problem.n) if whole else designs.Pairs(problem.n)
     if isinstance(pairs, str) and pairs == "halves":
         if problem.n % 2:
             warnings.warn(f"pairs='halves' leaves out the last of {problem.n} rows", UserWarning, stacklevel=3)
             problem = problem.head(problem.n - 1)
-        return problem, plans.halves(problem.n, problem.key)
+        return problem, designs.halves(problem.n, problem.key)
     if isinstance(pairs, str):
         raise ValueError(f"pairs={shown(pairs)} is unknown: choose 'all', 'halves' or a number of shifts")
-    return problem, plans.Shifts(problem.n, checked_shifts(pairs, problem.n, "pairs"), problem.key)
+    return problem, designs.Shifts(problem.n, checked_shifts(pairs, problem.n, "pairs"), problem.key)
 
 
 def measure(

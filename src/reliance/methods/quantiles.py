@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import blocks, models
-from reliance._array import Array
-from reliance.executors import Base, Caller
-from reliance.impact.held_values import SIGNED_SHIFT, answers, held_values
-from reliance.impact.impact_results import Impact
-from reliance.inputs import Block, Problem, Progress, check_choice, prepare
-from reliance.losses import prediction_shift
-from reliance.models import name_of
-from reliance.words import shown
+from reliance._core.arrays import Array
+from reliance._core.words import shown
+from reliance.engine import blocks
+from reliance.engine.executors import Base, Caller
+from reliance.engine.inputs import Block, Problem, Progress, check_choice, prepare
+from reliance.losses.functions import prediction_shift
+from reliance.methods.held_values import SIGNED_SHIFT, answers, held_values
+from reliance.models import calling
+from reliance.models.calling import name_of
+from reliance.results.impact import Impact
 
 Floats = NDArray[np.float64]
 ROUTES = ("auto", "plain")
@@ -171,7 +172,7 @@ def _with_method(model: Any, method: str) -> Any:
     function = getattr(model, method, None)
     if not callable(function):
         raise TypeError(f"method={shown(method)}: model {name_of(model)} has no such method")
-    return dataclasses.replace(models.adapt(model, [prediction_shift]), predict=function, method=method)
+    return dataclasses.replace(calling.adapt(model, [prediction_shift]), predict=function, method=method)
 
 
 def _check_single(base: Base, problem: Problem) -> None:

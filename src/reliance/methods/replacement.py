@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reliance import plans
-from reliance._array import Array
-from reliance.adaptive import checked_goal, measure_until
-from reliance.inputs import CURVES, Block, Progress, check_choice, check_draws, prepare
-from reliance.measuring import checked_shifts, measure, reliance_plan
-from reliance.plans import Plan
-from reliance.results import Importance
-from reliance.rng import RandomState
-from reliance.structure import routes
+from reliance._core.arrays import Array
+from reliance._core.streams import RandomState
+from reliance.engine.inputs import CURVES, Block, Progress, check_choice, check_draws, prepare
+from reliance.exact import routes
+from reliance.methods.adaptive import checked_goal, measure_until
+from reliance.methods.measuring import checked_shifts, measure, reliance_plan
+from reliance.plans import designs
+from reliance.plans.designs import Plan
+from reliance.results.importance import Importance
 
 
 def ablation_importance(
@@ -119,7 +119,7 @@ def ablation_importance(
     goal = checked_goal(draws, precision, relative, top, budget)
 
     def plan(count: int) -> Plan:
-        return plans.Resample(problem.n, count, problem.key)
+        return designs.Resample(problem.n, count, problem.key)
 
     if goal is not None:
         return measure_until(problem, plan, goal, compare, "ablation_importance")
@@ -191,7 +191,7 @@ def permutation_importance(
     goal = checked_goal(draws, precision, relative, top, budget)
 
     def plan(count: int) -> Plan:
-        return plans.Shifts(problem.n, count, problem.key)
+        return designs.Shifts(problem.n, count, problem.key)
 
     if goal is not None:
         return measure_until(problem, plan, goal, compare, "permutation_importance")

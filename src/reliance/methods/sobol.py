@@ -10,21 +10,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, identified, inference, losses, outputs, results
-from reliance._array import Array
-from reliance.blocks import Reporter
-from reliance.corrections import Runner
-from reliance.executors import Base, Caller
-from reliance.impact.variance_shares import effects_of, influential, share
-from reliance.inference import Summary
-from reliance.inputs import Block, Problem, Progress, check_choice, prepare
-from reliance.measuring import reliance_plan
-from reliance.plans import Pairs, Plan
-from reliance.results import Importance
-from reliance.rng import RandomState
-from reliance.structure import routes
-from reliance.structure.routes import Job
-from reliance.words import shown
+from reliance import inference
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance._core.streams import RandomState
+from reliance._core.words import shown
+from reliance.engine import blocks
+from reliance.engine.blocks import Reporter
+from reliance.engine.executors import Base, Caller
+from reliance.engine.inputs import Block, Problem, Progress, check_choice, prepare
+from reliance.exact import routes
+from reliance.exact.routes import Job
+from reliance.inference import identified
+from reliance.inference.corrections import Runner
+from reliance.inference.summary import Summary
+from reliance.losses import functions as losses
+from reliance.losses import outputs
+from reliance.methods.measuring import reliance_plan
+from reliance.methods.variance_shares import effects_of, influential, share
+from reliance.plans.designs import Pairs, Plan
+from reliance.results import importance as results
+from reliance.results.importance import Importance
 
 Floats = NDArray[np.float64]
 FORMS = ("independent", "product")
@@ -212,8 +218,8 @@ def _own_predictions(problem: Problem, base: Base) -> Floats:
             f"the model returns predictions of shape {tuple(base.predictions.shape)}: an index is of one output, so "
             "pass a model that returns one, such as lambda X: model.predict_proba(X)[:, 1]"
         )
-    own = np.asarray(_array.to_host(base.predictions), dtype=np.float64).reshape(-1)
-    slack = np.asarray(_array.to_host(base.slack), dtype=np.float64).reshape(-1)
+    own = np.asarray(arrays.to_host(base.predictions), dtype=np.float64).reshape(-1)
+    slack = np.asarray(arrays.to_host(base.slack), dtype=np.float64).reshape(-1)
     if np.all(np.abs(own - own.mean()) <= slack):
         raise ValueError(
             f"the model predicts {own[0]:g} for every row of X: predictions that do not vary have no variance to share"
@@ -230,7 +236,7 @@ def _with_squares(problem: Problem, base: Base, own: Floats) -> tuple[Problem, B
     centre = xp.full((problem.n,), middle, dtype=values.dtype, device=problem.device)
     functions, targets = (losses.squared_error, function), (centre, values)
     squares = losses.row_losses(losses.squared_error, centre, predictions)
-    host = tuple(np.asarray(a, dtype=np.float64) for a in _array.fetch([squares, values]))
+    host = tuple(np.asarray(a, dtype=np.float64) for a in arrays.fetch([squares, values]))
     made = dataclasses.replace(base, targets=targets, losses=(squares, values), host_losses=host)
     return dataclasses.replace(problem, losses=functions, targets=targets), made
 

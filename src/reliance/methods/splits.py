@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, export, inference, plots, tables
-from reliance._array import Array
-from reliance.companions.shown import frame
-from reliance.importance import model_reliance
-from reliance.inputs import Block, Progress
-from reliance.records import Record
-from reliance.results import Importance, TestResult
-from reliance.rng import RandomState
-from reliance.words import listed, shown
+from reliance import inference, plots
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance._core.streams import RandomState
+from reliance._core.words import listed, shown
+from reliance.data import tables
+from reliance.engine.inputs import Block, Progress
+from reliance.methods.replacement import model_reliance
+from reliance.results import export
+from reliance.results.importance import Importance, TestResult
+from reliance.results.records import Record
+from reliance.results.shown import frame
 
 Floats = NDArray[np.float64]
 
@@ -211,7 +214,7 @@ def _check_columns(train: Any, test: Any) -> None:
         raise ValueError(f"the X of train and test have different columns: {'; '.join(parts)}")
     if any(are_tables):
         raise TypeError("the X of train and test are a table and an array: pass both as tables, or both as arrays")
-    widths = [tuple(X.shape[1:]) for X in (train, test) if _array.is_array(X)]
+    widths = [tuple(X.shape[1:]) for X in (train, test) if arrays.is_array(X)]
     if len(set(widths)) > 1:
         raise ValueError(
             f"the rows of train have shape {widths[0]}, those of test {widths[1]}: they must have the same features"

@@ -10,26 +10,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, corrections, identified, inference, plans, results, sampled_plans
-from reliance._array import Array
-from reliance.checked_arrays import check_takes_weights
-from reliance.comparisons import Influence, jackknife_spread
-from reliance.corrections import DERIVATIVE_DRAWS, Effect, Runner
-from reliance.draws import DonorDraws, Residuals, Sampler, ValueDraws
-from reliance.features import Feature
-from reliance.freedom import FEWEST, Support, degrees_of_freedom, supports
-from reliance.inference import Summary
-from reliance.inputs import Problem
-from reliance.losses import has_rows
-from reliance.misfit import Check, Misfit
-from reliance.plans import Plan
-from reliance.reductions import Moments
-from reliance.results import Importance
-from reliance.rng import Indices
-from reliance.scrambling import Thresholds
-from reliance.stores import ArrayStore, Scrambled, Thresholded, Values
-from reliance.variables import Variables
-from reliance.words import listed, shown
+from reliance import inference
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance._core.streams import Indices
+from reliance._core.words import listed, shown
+from reliance.data.checked_arrays import check_takes_weights
+from reliance.data.features import Feature
+from reliance.engine.inputs import Problem
+from reliance.engine.reductions import Moments
+from reliance.engine.stores import ArrayStore, Scrambled, Thresholded, Values
+from reliance.inference import corrections, identified
+from reliance.inference.corrections import DERIVATIVE_DRAWS, Effect, Runner
+from reliance.inference.freedom import FEWEST, Support, degrees_of_freedom, supports
+from reliance.inference.summary import Summary
+from reliance.losses.functions import has_rows
+from reliance.plans import designs
+from reliance.plans.designs import Plan
+from reliance.results import importance as results
+from reliance.results.comparisons import Influence, jackknife_spread
+from reliance.results.importance import Importance
+from reliance.samplers import sampled_plans
+from reliance.samplers.draws import DonorDraws, Residuals, Sampler, ValueDraws
+from reliance.samplers.misfit import Check, Misfit
+from reliance.samplers.scrambling import Thresholds
+from reliance.samplers.variables import Variables
 
 Floats = NDArray[np.float64]
 
@@ -124,7 +129,7 @@ def _route(sampler: Any) -> str:
 def _replacement(problem: Problem, parts: Any, plan: Plan, feature: Feature, ids: Indices | None) -> tuple[Any, Plan]:
     """The store and the plan of a fitted sampler; ``ids`` are the rows' numbers where they are a part of more."""
     flat, shape = problem.flat, problem.store.shape
-    floating = _array.as_floating(flat)  # a mean plus a residual is no integer
+    floating = arrays.as_floating(flat)  # a mean plus a residual is no integer
     if isinstance(parts, Residuals):
         return Scrambled(floating, shape, feature, parts.mean, parts.residual), plan
     if isinstance(parts, Thresholds):
@@ -156,7 +161,7 @@ def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, 
     n = runner.problem.n
     # All pairs are drawn by nobody: neither should their error depend on a seed.
     key = 0 if plan.kind == "pairs" else runner.problem.key
-    few: Plan = plan if plan.kind == "halves" else plans.Shifts(n, min(DERIVATIVE_DRAWS, n - 1), key)
+    few: Plan = plan if plan.kind == "halves" else designs.Shifts(n, min(DERIVATIVE_DRAWS, n - 1), key)
     if isinstance(parts, Residuals) and parts.design is not None:
         count = 2 * len(feature.columns) * _count(few)
         runner.advance.expect(count)
@@ -213,8 +218,8 @@ def _merged(parts: Any, refit: Any, kept: Indices, gone: Indices) -> Any:
     order = np.argsort(np.concatenate([kept, gone]))
 
     def merge(new: Array, old: Array) -> Array:
-        xp, dev = _array.namespace(old), _array.device(old)
-        index, back = (_array.from_host(i, xp, dev, _array.index_dtype(xp)) for i in (gone, order))
+        xp, dev = arrays.namespace(old), arrays.device(old)
+        index, back = (arrays.from_host(i, xp, dev, arrays.index_dtype(xp)) for i in (gone, order))
         return xp.take(xp.concat([new, xp.take(old, index, axis=0)]), back, axis=0)
 
     if type(refit) is not type(parts):
@@ -244,7 +249,7 @@ def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...])
 
 
 def _index(problem: Problem, ids: Indices) -> Array:
-    return _array.from_host(ids, problem.xp, problem.device, _array.index_dtype(problem.xp))
+    return arrays.from_host(ids, problem.xp, problem.device, arrays.index_dtype(problem.xp))
 
 
 def _estimates(

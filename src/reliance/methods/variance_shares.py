@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, rng
-from reliance.corrections import Runner
-from reliance.features import Feature
-from reliance.inference import Summary
-from reliance.partial_plans import SomeDonors, SomeRows
-from reliance.plans import Pairs
-from reliance.reductions import Moments
-from reliance.rng import Indices
-from reliance.stores import Lent
-from reliance.structure.distinct import distinct_values
+from reliance._core import arrays, streams
+from reliance._core.streams import Indices
+from reliance.data.features import Feature
+from reliance.engine.reductions import Moments
+from reliance.engine.stores import Lent
+from reliance.exact.distinct import distinct_values
+from reliance.inference.corrections import Runner
+from reliance.inference.summary import Summary
+from reliance.plans.designs import Pairs
+from reliance.plans.partial import SomeDonors, SomeRows
 
 Floats = NDArray[np.float64]
 # Rows whose influence is evaluated for an interval: their spread is known to 3%.
@@ -130,7 +130,7 @@ def _row_products(runner: Runner, feature: Feature, e: Effects, chosen: Indices)
 def _donor_products(runner: Runner, feature: Feature, e: Effects, chosen: Indices) -> tuple[Floats, int]:
     """For chosen donors k the mean over i of g_ik r_i: rows count with their effects."""
     problem, base, k = runner.problem, runner.base, e.n - 1
-    weights = _array.from_host(e.rows, problem.xp, problem.device, base.losses[0].dtype)
+    weights = arrays.from_host(e.rows, problem.xp, problem.device, base.losses[0].dtype)
     weighted = dataclasses.replace(runner, base=dataclasses.replace(base, weights=weights))
     plan = SomeDonors(e.n, chosen)
     sums = weighted.moments(problem.store, plan, feature)[0].donor_sum
@@ -141,7 +141,7 @@ def influential(n: int) -> Indices:
     """The rows whose influence is evaluated."""
     if n <= INFLUENCE_ROWS:
         return np.arange(n)
-    return np.sort(rng.ordering(0, n, 0)[:INFLUENCE_ROWS])  # of no seed: all pairs depend on none
+    return np.sort(streams.ordering(0, n, 0)[:INFLUENCE_ROWS])  # of no seed: all pairs depend on none
 
 
 def _summary(share: float, part: float, influence: Floats, n: int, beyond: float = 0.0) -> Summary:

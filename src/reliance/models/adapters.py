@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._array import Array, describe, is_array
-from reliance.words import listed, shown
+from reliance._core.arrays import Array, describe, is_array
+from reliance._core.words import listed, shown
 
 # The types of ONNX that arrays can have, and NumPy's names for them.
 _TYPES = {

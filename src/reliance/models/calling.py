@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import adapters, ensembles, responses, tables, tree_readers
-from reliance._array import (
+from reliance._core.arrays import (
     Array,
     describe,
     device,
@@ -25,15 +24,17 @@ from reliance._array import (
     same_device,
     to_host,
 )
-from reliance.adapters import onnx
-from reliance.ensembles import Ensemble
-from reliance.losses import Loss, Metric
-from reliance.modules import evaluation_mode, is_torch_module, watched
-from reliance.modules import home as torch_home
-from reliance.probes import probe
-from reliance.tables import Table
-from reliance.untouched import inherits, plain_torch
-from reliance.words import shown
+from reliance._core.words import shown
+from reliance.data import tables
+from reliance.data.tables import Table
+from reliance.losses.functions import Loss, Metric
+from reliance.models import adapters, ensembles, responses, tree_readers
+from reliance.models.adapters import onnx
+from reliance.models.ensembles import Ensemble
+from reliance.models.modules import evaluation_mode, is_torch_module, watched
+from reliance.models.modules import home as torch_home
+from reliance.models.probes import probe
+from reliance.models.untouched import inherits, plain_torch
 
 __all__ = ["FirstLayer", "Linear", "Model", "onnx"]
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array
-from reliance._array import Array, Device, DType, Namespace, backend, index_dtype, namespace
+from reliance._core import arrays
+from reliance._core.arrays import Array, Device, DType, Namespace, backend, index_dtype, namespace
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -110,9 +110,9 @@ class Ensemble:
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X has shape {tuple(X.shape)}: the trees were fitted on {self.n_features} columns")
         xp, dev = namespace(X), _place(X)
-        cached = backend(xp) in ("numpy", "torch") and not _array.is_accelerator(xp, dev)
+        cached = backend(xp) in ("numpy", "torch") and not arrays.is_accelerator(xp, dev)
         rows = max((_CACHED_PAIRS if cached else _PAIRS) // self.roots.size, 1)
-        return self._follow(X) if X.shape[0] <= rows else _array.map_parts(self._follow, X, rows)
+        return self._follow(X) if X.shape[0] <= rows else arrays.map_parts(self._follow, X, rows)
 
     def decide(self, nodes: Ints, values: Floats) -> Bools:
         """Which way each of the inner nodes sends each value: (q, v) on the host, True for left."""
@@ -162,8 +162,8 @@ class Ensemble:
                 left = xp.where(xp.take(t["categorical"], node, axis=0), answer, left)
             return xp.take(t["child"], 2 * node + xp.astype(left, node.dtype), axis=0)
 
-        if _array.device(X) is None:  # traced: one compiled level, where fused ones take very long
-            node = _array.fold(below, node, _array.stacked([(t["roots"],)] * self.depth))
+        if arrays.device(X) is None:  # traced: one compiled level, where fused ones take very long
+            node = arrays.fold(below, node, arrays.stacked([(t["roots"],)] * self.depth))
         else:
             for _ in range(self.depth):
                 node = below(node, None)
@@ -176,7 +176,7 @@ class Ensemble:
 
     def _tables(self, X: Array, xp: Namespace, dev: Device) -> dict[str, Any]:
         """The nodes on the device of ``X``, uploaded once."""
-        wide, traced = "float64" in _array.real_dtypes(xp, dev), backend(xp) == "jax"
+        wide, traced = "float64" in arrays.real_dtypes(xp, dev), backend(xp) == "jax"
         narrow = self.compared_in == "float32" or not wide or X.dtype == xp.float32
         key = (xp, str(dev), narrow, wide)
         if key not in self._placed:
@@ -299,11 +299,11 @@ def _rounded_down(threshold: Floats) -> NDArray[np.float32]:
 
 def _place(x: Array) -> Device:
     """The device of an array; a traced array of JAX has none."""
-    return None if backend(namespace(x)) == "jax" else _array.device(x)
+    return None if backend(namespace(x)) == "jax" else arrays.device(x)
 
 
 def _put(host: NDArray[Any], xp: Namespace, dev: Device, dtype: DType | None = None) -> Array:
-    return xp.asarray(host, dtype=dtype) if backend(xp) == "jax" else _array.from_host(host, xp, dev, dtype)
+    return xp.asarray(host, dtype=dtype) if backend(xp) == "jax" else arrays.from_host(host, xp, dev, dtype)
 
 
 def _upload(host: Any, xp: Namespace, dev: Device) -> Any:

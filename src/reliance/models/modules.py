@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from reliance._array import Device, DType
+from reliance._core.arrays import Device, DType
 
 # How far modules are searched for behind a function: attributes of attributes, and objects in all.
 _DEPTH, _MOST = 4, 2000

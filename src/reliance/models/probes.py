@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array
-from reliance._array import Array
+from reliance._core import arrays
+from reliance._core.arrays import Array
 
 # Rows that are replaced, in all and for one feature; and rows that stay as they are.
 _REPLACED, _EACH, _KEPT = 512, 64, 32
@@ -35,7 +35,7 @@ class Probe(NamedTuple):
     @property
     def block(self) -> Array:
         """What the model is called with: a new array."""
-        return _array.namespace(self.own).where(self.mask, self.lent, self.own)
+        return arrays.namespace(self.own).where(self.mask, self.lent, self.own)
 
 
 def probe(
@@ -58,9 +58,9 @@ def probe(
     memory : int
         Bytes, of which a sixteenth is taken for the rows at most.
     """
-    xp, dev = _array.namespace(flat), _array.device(flat)
+    xp, dev = arrays.namespace(flat), arrays.device(flat)
     lenders = flat if lenders is None else lenders
-    affordable = max(min(_BYTES, memory // 16) // max(int(flat.shape[1]) * _array.itemsize(flat), 1), 16)
+    affordable = max(min(_BYTES, memory // 16) // max(int(flat.shape[1]) * arrays.itemsize(flat), 1), 16)
     most = min(_REPLACED, affordable)
     parts = [np.concatenate([np.asarray(g) for g in part]) for part in _together(groups, most)]
     each = max(min(most // len(parts), _EACH), 1)
@@ -71,10 +71,10 @@ def probe(
         mask[k * each : (k + 1) * each, part] = True
 
     def taken(rows: Array, index: NDArray[np.int64]) -> Array:
-        return xp.take(rows, _array.from_host(index, xp, dev, _array.index_dtype(xp)), axis=0)
+        return xp.take(rows, arrays.from_host(index, xp, dev, arrays.index_dtype(xp)), axis=0)
 
     own = taken(flat, np.concatenate([row, kept]))
-    return Probe(own, xp.concat([taken(lenders, donor), own[len(row) :, :]]), _array.from_host(mask, xp, dev))
+    return Probe(own, xp.concat([taken(lenders, donor), own[len(row) :, :]]), arrays.from_host(mask, xp, dev))
 
 
 def _together(groups: Sequence[Sequence[int]], most: int) -> list[Sequence[Sequence[int]]]:
@@ -102,16 +102,16 @@ def _pairs(
 
 def _ends(rows: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(P,) each: a row with the least, and one with the largest value of each column; of very many rows, of some."""
-    xp, (n, width) = _array.namespace(rows), (int(size) for size in rows.shape)
+    xp, (n, width) = arrays.namespace(rows), (int(size) for size in rows.shape)
     step, strip = -(-n * width // _SEARCHED), max(_STRIP // width, 1)
     ids = np.arange(0, n, step)
     found = []
     for start in range(0, len(ids), strip):
         some = ids[start : start + strip]
-        index = _array.from_host(some, xp, _array.device(rows), _array.index_dtype(xp))
-        part = _array.as_floating(xp.take(rows, index, axis=0))
-        low, high = _array.fetch([xp.argmin(part, axis=0), xp.argmax(part, axis=0)])
-        least, most = _array.fetch([xp.min(part, axis=0), xp.max(part, axis=0)])
+        index = arrays.from_host(some, xp, arrays.device(rows), arrays.index_dtype(xp))
+        part = arrays.as_floating(xp.take(rows, index, axis=0))
+        low, high = arrays.fetch([xp.argmin(part, axis=0), xp.argmax(part, axis=0)])
+        least, most = arrays.fetch([xp.min(part, axis=0), xp.max(part, axis=0)])
         found.append((some[low], least, some[high], most))
     low, least, high, most = (np.stack(parts) for parts in zip(*found, strict=True))
     every = np.arange(width)

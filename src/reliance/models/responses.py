@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import tables, tree_readers
-from reliance._array import Array, device, from_host, is_array, is_floating, namespace, to_host
-from reliance.losses import Loss, Metric, compares_labels
-from reliance.words import shown
+from reliance._core.arrays import Array, device, from_host, is_array, is_floating, namespace, to_host
+from reliance._core.words import shown
+from reliance.data import tables
+from reliance.losses.functions import Loss, Metric, compares_labels
+from reliance.models import tree_readers
 
 _METHODS = {"value": "predict", "probability": "predict_proba", "score": "decision_function"}
 _SEPARATELY = "measure these losses in separate calls"

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import models, modules
-from reliance._array import (
+from reliance._core.arrays import (
     Array,
     describe,
     device,
@@ -29,10 +28,11 @@ from reliance._array import (
     namespace,
     to_host,
 )
-from reliance.features import Feature
-from reliance.kinds import check_kind
-from reliance.models import Model
-from reliance.words import listed, shown
+from reliance._core.words import listed, shown
+from reliance.data.features import Feature
+from reliance.data.kinds import check_kind
+from reliance.models import calling, modules
+from reliance.models.calling import Model
 
 # Bytes of inputs that are put together for one call on a CPU.
 _CALL_BYTES = 2**25
@@ -104,7 +104,7 @@ class Inputs:
             inputs = put_together(block)
             return predict(**inputs) if self.named else predict(*inputs.values())  # type: ignore[call-arg]
 
-        of_rows.__qualname__ = models.name_of(model.source)
+        of_rows.__qualname__ = calling.name_of(model.source)
         width = sum(math.prod(part.shape[1:]) * itemsize(part) for part in self.parts.values())
         rows = max(1, min(model.block_rows or 2048, _CALL_BYTES // max(width, 1)))
         # Another source: what a library knows of its own model is not true of row numbers.

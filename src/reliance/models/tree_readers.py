@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from reliance.ensembles import Bools, Categories, Ensemble, Finish, Floats, Ints, Link
-from reliance.untouched import inherits
+from reliance.models.ensembles import Bools, Categories, Ensemble, Finish, Floats, Ints, Link
+from reliance.models.untouched import inherits
 
 # What predictions may go through.
 _METHODS = ("predict", "predict_proba", "decision_function", "inplace_predict", "_raw_predict")

@@ -15,8 +15,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import rng
-from reliance.rng import Indices
+from reliance._core import streams
+from reliance._core.streams import Indices
 
 Floats = NDArray[np.float64]
 
@@ -267,10 +267,10 @@ class Shifts:
 
     def _made_cycle(self, number: int) -> _Cycle:
         rows = np.arange(self.n, dtype=np.int64)
-        order = rows if self.key is None else rng.ordering(self.key, self.n, number)
+        order = rows if self.key is None else streams.ordering(self.key, self.n, number)
         if self.key is None or self.first is not None:
             return _Cycle(order, np.argsort(order), rows[self.first or 1 :])
-        return _Cycle(order, np.argsort(order), rng.shifts(self.key, self.n, number))
+        return _Cycle(order, np.argsort(order), streams.shifts(self.key, self.n, number))
 
     def _locate(self, columns: range) -> tuple[_Cycle, Indices]:
         """The ordering and the shifts of some draws, which lie in one cycle (see `cuts`)."""
@@ -284,7 +284,7 @@ class Shifts:
     def donors_of(self, rows: Indices, columns: range) -> Indices:
         """The donors (b, d) of any rows."""
         cycle, shifts = self._locate(columns)
-        return rng.as_indices(cycle.order[(cycle.position[rows, None] + shifts) % self.n])
+        return streams.as_indices(cycle.order[(cycle.position[rows, None] + shifts) % self.n])
 
     def users(self, columns: range) -> Users:
         cycle, shifts = self._locate(columns)
@@ -366,7 +366,7 @@ class Resample(Drawn):
     lends: bool = True
 
     def donors(self, rows: range, columns: range) -> Indices:
-        drawn = [rng.iid_donors(self.key, self.n, rows.start, rows.stop, k) for k in columns]
+        drawn = [streams.iid_donors(self.key, self.n, rows.start, rows.stop, k) for k in columns]
         return np.stack(drawn, axis=1)
 
 
@@ -389,7 +389,7 @@ class Permutations:
         return ()
 
     def _checked(self, k: int) -> Indices:
-        donors = rng.as_indices(self.permutation(k))
+        donors = streams.as_indices(self.permutation(k))
         if donors.shape != (self.n,) or not np.array_equal(np.sort(donors), np.arange(self.n)):
             raise ValueError(f"permutation {k} is not a permutation of range({self.n}): give each index exactly once")
         return donors

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.plans import Floats, Plan, Tile, Users
-from reliance.rng import Indices
+from reliance._core.streams import Indices
+from reliance.plans.designs import Floats, Plan, Tile, Users
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from reliance import inference
+from reliance._core.words import shown
 from reliance.plots import style
 from reliance.plots.style import BLUE, GREY, ORANGE, VERMILLION, Floats, Measured
-from reliance.words import shown
 
 if TYPE_CHECKING:
-    from reliance.class_results import ClassReliance
-    from reliance.comparisons import Delta
-    from reliance.refit.null_results import NullImportance
-    from reliance.results import Importance
+    from reliance.rashomon.results import ClassReliance
+    from reliance.results.comparisons import Delta
+    from reliance.results.importance import Importance
+    from reliance.results.null import NullImportance
 
 
 class Compared(Measured, Protocol):

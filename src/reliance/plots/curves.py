@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reliance import export
+from reliance._core import words
+from reliance._core.words import shown
 from reliance.plots import style
 from reliance.plots.style import Floats
-from reliance.words import shown
 
 if TYPE_CHECKING:
-    from reliance.curves import Curve
-    from reliance.results import Importance
+    from reliance.results.curves import Curve
+    from reliance.results.importance import Importance
 
 _FEW = 10  # values that are drawn as points, not as a line
 
@@ -75,7 +75,7 @@ def curve(
     if len(names) > 1:
         style.legend(ax, lines, names, "output")
     ylabel = "prediction" if output is None else f"output {output}"
-    return style.finish(ax, xlabel=export.short(name, 60), ylabel=ylabel, title=title, grid="y")
+    return style.finish(ax, xlabel=words.short(name, 60), ylabel=ylabel, title=title, grid="y")
 
 
 def _line(ax: Any, x: Floats, y: Floats, joined: Any, line: Any, dots: Any, **looks: Any) -> list[Any]:
@@ -97,7 +97,7 @@ def _chosen(result: Importance, feature: str | None) -> tuple[str, Curve]:
         raise ValueError(f"a curve is of one feature and the result has {len(result.names)}: pass feature=")
     name = result.names[0] if feature is None else feature
     if name not in result.curves:
-        raise ValueError(f"feature={shown(name)} was not measured: it must be one of {export.listed(result.names)}")
+        raise ValueError(f"feature={shown(name)} was not measured: it must be one of {words.listed(result.names)}")
     found = result.curves[name]
     if found.values.ndim > 1:
         raise ValueError(

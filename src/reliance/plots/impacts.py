@@ -9,7 +9,7 @@ import numpy as np
 from reliance.plots import style
 
 if TYPE_CHECKING:
-    from reliance.impact.impact_results import Impact
+    from reliance.results.impact import Impact
 
 _MARKERS, _LINES = "osD^vP*", ("-", "--", ":", "-.")
 

@@ -9,7 +9,7 @@ import numpy as np
 from reliance.plots import style
 
 if TYPE_CHECKING:
-    from reliance.impact.local_results import LocalImportance
+    from reliance.results.local import LocalImportance
 
 
 def heat(result: LocalImportance, ax: Any = None, most: int = 30, rows: int = 200) -> Any:

@@ -11,7 +11,7 @@ from reliance.plots import style
 from reliance.plots.by_feature import grouped, spread
 
 if TYPE_CHECKING:
-    from reliance.companions.splits import SplitComparison
+    from reliance.methods.splits import SplitComparison
 
 _SPLITS = ("training data", "test data")
 

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export
-from reliance.words import shown
+from reliance._core import words
+from reliance._core.words import shown
 
 Floats = NDArray[np.float64]
 
@@ -88,7 +88,7 @@ def text(words: str) -> str:
 def labels(names: Sequence[str], most: int = 40) -> list[str]:
     """Names that fit an axis. Where two would look the same, their middles are left out instead of their ends."""
     whole, half = [" ".join(name.split()) for name in names], (most - 3) // 2
-    cut = [export.short(name, most) for name in names]
+    cut = [words.short(name, most) for name in names]
     seen = Counter(cut)
     middle = [f"{name[:half]}...{name[-half:]}" if len(name) > most else name for name in whole]
     return [text(short if seen[short] == 1 else other) for short, other in zip(cut, middle, strict=True)]
@@ -127,9 +127,9 @@ def finish(ax: Any, *, xlabel: str = "", ylabel: str = "", title: str = "", grid
     """Names of the axes, the line of no importance, a light grid."""
     if null is not None:
         (ax.axvline if grid == "x" else ax.axhline)(null, color=GREY, linewidth=1.0)
-    for put, words in ((ax.set_xlabel, xlabel), (ax.set_ylabel, ylabel)):
-        if words:
-            put(text(words))
+    for put, label in ((ax.set_xlabel, xlabel), (ax.set_ylabel, ylabel)):
+        if label:
+            put(text(label))
     ax.set_title(text(title), fontsize="medium")
     ax.grid(axis=grid, linewidth=0.5, alpha=0.4)
     ax.set_axisbelow(True)

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, functional, kernels
-from reliance import rng as randomness
-from reliance._array import Array, device, namespace
-from reliance.classes.frameworks import Operands, Optimiser, Pressure
-from reliance.draws import take_columns
-from reliance.kernels import Predict
-from reliance.regressors import least_squares
+from reliance import functional
+from reliance._core import arrays, streams
+from reliance._core.arrays import Array, device, namespace
+from reliance.engine import kernels
+from reliance.engine.kernels import Predict
+from reliance.rashomon.frameworks import Operands, Optimiser, Pressure
+from reliance.samplers.draws import take_columns
+from reliance.samplers.regressors import least_squares
 
 _ROUNDS = 20  # of the multiplier
 _SURFACE = 1e-5  # of the radius
@@ -44,7 +45,7 @@ class Schedule:
 
     def donors(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """(T, count): the shifts of some steps, from one permutation of 1..n-1, again from its beginning at its end."""
-        every = randomness.shifts(self.key, self.n, 0)
+        every = streams.shifts(self.key, self.n, 0)
         first = np.zeros_like(steps) if self.count >= self.n - 1 else steps * self.count
         return np.take(every, first[:, None] + np.arange(min(self.count, self.n - 1)), mode="wrap")
 
@@ -68,7 +69,7 @@ def exchanged(X: Array, columns: tuple[int, ...], conditional: bool) -> tuple[Ar
         others = take_columns(X, rest) if rest else X[:, :0]
         predicted = least_squares(others, take_columns(X, columns), labels=rest).predict(others)
         stays = take_columns(predicted, places.tolist())
-    kept = xp.where(_array.from_host(mask, xp, device(X)), stays, X)
+    kept = xp.where(arrays.from_host(mask, xp, device(X)), stays, X)
     return kept, X - kept
 
 
@@ -92,7 +93,7 @@ def loss_sums(predict: Predict, operands: Operands, shifts: Array, loss: str, ce
         found = xp.where(inside[:, None], found, xp.zeros_like(found))
         return xp.stack([xp.sum(found[:, 0]), xp.sum(found[:, 1:])])
 
-    return strip(0) if rows == n else _array.rematerialised_sum(strip, np.arange(0, n, rows), X)
+    return strip(0) if rows == n else arrays.rematerialised_sum(strip, np.arange(0, n, rows), X)
 
 
 def lagrangian(risk: Array, switched: Array, compare: str, pressure: Pressure) -> Array:
@@ -135,9 +136,9 @@ def search(optimiser: Optimiser, start: Array, operands: Operands, schedule: Sch
     xp, dev = namespace(X), device(X)
     state, reached = optimiser.start(start), start
     for rates, donors in schedule.rounds():
-        shifts = _array.from_host(donors, xp, dev, _array.index_dtype(xp))
+        shifts = arrays.from_host(donors, xp, dev, arrays.index_dtype(xp))
         state, theta, last = optimiser.run(state, operands, rates, shifts, pressure)
-        risk = float(_array.to_host(last))
+        risk = float(arrays.to_host(last))
         if not math.isfinite(risk):
             return reached
         reached = theta

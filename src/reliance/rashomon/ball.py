@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.classes import quadratic_ranges, trust_region
-from reliance.classes.ellipsoid import Ellipsoid, End, Point, ellipsoid_end, end_of, reliance_of
-from reliance.classes.quadratic_ranges import Region
-from reliance.classes.trust_region import Largest, Quadratic
-from reliance.features import Feature
+from reliance.data.features import Feature
+from reliance.rashomon import quadratic_ranges, trust_region
+from reliance.rashomon.ellipsoid import Ellipsoid, End, Point, ellipsoid_end, end_of, reliance_of
+from reliance.rashomon.quadratic_ranges import Region
+from reliance.rashomon.trust_region import Largest, Quadratic
 
 Floats = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)

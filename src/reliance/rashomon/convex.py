@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from reliance import rng as randomness
-from reliance.classes.convex_pairs import Pairs
-from reliance.classes.convex_rows import Outer, Rows
-from reliance.classes.convex_solver import STAGES, Convex, Stage, Values, minimise
-from reliance.classes.protocol import ClassData, Member, Range
-from reliance.draws import Host, narrow, upload, wide
-from reliance.features import Feature
-from reliance.models import Linear, linear_form
-from reliance.words import shown
+from reliance._core import streams
+from reliance._core.words import shown
+from reliance.data.features import Feature
+from reliance.models.calling import Linear, linear_form
+from reliance.rashomon.convex_pairs import Pairs
+from reliance.rashomon.convex_rows import Outer, Rows
+from reliance.rashomon.convex_solver import STAGES, Convex, Stage, Values, minimise
+from reliance.rashomon.protocol import ClassData, Member, Range
+from reliance.samplers.draws import Host, narrow, upload, wide
 
 _LOSSES = {"logistic": "cross_entropy", "hinge": "hinge"}
 _STARTS = 5
@@ -65,7 +65,7 @@ class ConvexLinearClass:
     lies between it and the bound.
 
     All pairs of a linear score are pairs of numbers: a value with gradient and Hessian takes O(n log n) operations, in
-    float64 on the host, see `reliance.classes.convex_pairs`. The hinge's corner is rounded over a width of 1e-4 (1e-6
+    float64 on the host, see `reliance.rashomon.convex_pairs`. The hinge's corner is rounded over a width of 1e-4 (1e-6
     for rows) while programs are solved; bounds and the reliance of models are those of the hinge itself.
 
     References
@@ -147,7 +147,7 @@ class ConvexLinearClass:
         good, found = _Good.of(rows, max(bound, best)), []
         for number, feature in enumerate(features):
             pairs = Pairs.of(rows, feature.columns, conditional, data.memory)
-            generator = randomness.stream(data.key, randomness.SIGNS, number)
+            generator = streams.stream(data.key, streams.SIGNS, number)
             found.append(_range(good, pairs, compare, generator, data))
             advance(1)
         return found

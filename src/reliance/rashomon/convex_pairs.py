@@ -20,9 +20,9 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from scipy import sparse
 
-from reliance.classes.convex_rows import Rows, rounded_hinge
-from reliance.classes.convex_solver import STAGES, Convex, Stage, Values, remembered
-from reliance.draws import Host
+from reliance.rashomon.convex_rows import Rows, rounded_hinge
+from reliance.rashomon.convex_solver import STAGES, Convex, Stage, Values, remembered
+from reliance.samplers.draws import Host
 
 _EPS = float(np.finfo(np.float64).eps)
 _FEW = 2**17  # cells of which each is visited

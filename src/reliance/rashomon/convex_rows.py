@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg
 
-from reliance import _array
-from reliance.classes.convex_solver import STAGES, Convex, Stage, Values, minimise, remembered
-from reliance.classes.protocol import ClassData
-from reliance.draws import Host, wide
-from reliance.words import shown
+from reliance._core import arrays
+from reliance._core.words import shown
+from reliance.rashomon.convex_solver import STAGES, Convex, Stage, Values, minimise, remembered
+from reliance.rashomon.protocol import ClassData
+from reliance.samplers.draws import Host, wide
 
 _EPS = float(np.finfo(np.float64).eps)
 _WIDTH = 1e-8  # over which the corner of the hinge is rounded in the end
@@ -73,7 +73,7 @@ class Rows:
 
     @staticmethod
     def of(kind: str, radius: float | None, data: ClassData) -> Rows:
-        X, y = _array.to_host(wide(data.X)), _array.to_host(data.y).astype(np.float64)
+        X, y = arrays.to_host(wide(data.X)), arrays.to_host(data.y).astype(np.float64)
         wanted = (-1.0, 1.0) if kind == "hinge" else (0.0, 1.0)
         if not np.isin(y, wanted).all():
             other = y[~np.isin(y, wanted)][0]
@@ -90,7 +90,7 @@ class Rows:
         Z = np.column_stack([np.ones(len(X)), np.where(constant, 0.0, (X - centre) / scale)])
         found = Rows(Z, y if kind == "hinge" else 2 * y - 1, kind == "hinge", centre, scale, radius)
         if radius is None:
-            found._refuse_collinear(max(_array.epsilon(data.X), _EPS))
+            found._refuse_collinear(max(arrays.epsilon(data.X), _EPS))
         return found
 
     def _refuse_collinear(self, eps: float) -> None:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from reliance.draws import Host
+from reliance.samplers.draws import Host
 
 _STEPS = 40  # of Newton for one stage; two are usual
 _ROOM = 1e-12  # that a start on the boundary gets

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from reliance._array import Array
-from reliance.classes.frameworks import framework_of
-from reliance.classes.parameter_search import FoundModel, Search
-from reliance.classes.protocol import ClassData, Member, Range
-from reliance.features import Feature
-from reliance.losses import Metric, resolve
-from reliance.words import shown
+from reliance._core.arrays import Array
+from reliance._core.words import shown
+from reliance.data.features import Feature
+from reliance.losses.functions import Metric, resolve
+from reliance.rashomon.frameworks import framework_of
+from reliance.rashomon.parameter_search import FoundModel, Search
+from reliance.rashomon.protocol import ClassData, Member, Range
 
 # The best parameters found for given rows, which are asked for twice: for the bound, and for the ranges.
 _BEST: weakref.WeakKeyDictionary[ClassData, weakref.WeakKeyDictionary[Any, Array]] = weakref.WeakKeyDictionary()

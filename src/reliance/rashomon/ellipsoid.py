@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from reliance.classes import trust_region
-from reliance.classes.moments import RowMoments
-from reliance.classes.protocol import Member, Range
-from reliance.classes.trust_region import Quadratic
-from reliance.features import Feature
+from reliance.data.features import Feature
+from reliance.rashomon import trust_region
+from reliance.rashomon.moments import RowMoments
+from reliance.rashomon.protocol import Member, Range
+from reliance.rashomon.trust_region import Quadratic
 
 Floats = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)

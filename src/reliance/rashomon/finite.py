@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import inference, models, modules, rng
-from reliance.blocks import Reporter
-from reliance.classes import stacked
-from reliance.classes.members import Members
-from reliance.classes.protocol import ClassData, Member, Range
-from reliance.classes.stacked import Fitted
-from reliance.features import Feature
-from reliance.inputs import Problem, prepare
-from reliance.losses import Loss, resolve_all
-from reliance.words import shown
+from reliance import inference
+from reliance._core import streams
+from reliance._core.words import shown
+from reliance.data.features import Feature
+from reliance.engine.blocks import Reporter
+from reliance.engine.inputs import Problem, prepare
+from reliance.losses.functions import Loss, resolve_all
+from reliance.models import calling, modules
+from reliance.rashomon import stacked
+from reliance.rashomon.members import Members
+from reliance.rashomon.protocol import ClassData, Member, Range
+from reliance.rashomon.stacked import Fitted
 
 Floats = NDArray[np.float64]
 # Which random numbers the resampled rows are (see `rng.stream`), and how many samples of the rows are made at a time.
@@ -106,7 +108,7 @@ class FiniteClass:
         for k, (name, own) in enumerate(self.named.items()):
             if _same(model, own) or (isinstance(model, str) and model == name):
                 return k
-        given = repr(model) if isinstance(model, str) else models.name_of(model)
+        given = repr(model) if isinstance(model, str) else calling.name_of(model)
         raise ValueError(
             f"reference={given} is not in the list of models, so it is outside the class: add it, or pass one of them "
             "or its name"
@@ -198,14 +200,14 @@ class FiniteClass:
         if modules.is_torch_module(model) and isinstance(X, np.ndarray):  # moved once, not once for each module
             home = modules.home(model)
             if home not in homes:
-                homes[home] = models.at_home(model, X, y, None)[:2]
+                homes[home] = calling.at_home(model, X, y, None)[:2]
             X, y = homes[home]
         function = self._function  # type: ignore[attr-defined]
         return prepare(model, X, y, data.pieces, function, rng=data.key, memory=data.memory, seen=True)
 
     def _member(self, k: int, risks: Floats) -> Member:
         model = list(self.named.values())[k]
-        call = model if callable(model) else models.adapt(model, [self._function]).predict  # type: ignore[attr-defined]
+        call = model if callable(model) else calling.adapt(model, [self._function]).predict  # type: ignore[attr-defined]
         return Member(call, float(risks[k]))
 
 
@@ -295,5 +297,5 @@ def _parts(samples: int) -> list[slice]:
 
 def _resamples(key: int, n: int, samples: slice) -> Floats:
     """How often each row is drawn, (samples, n)."""
-    drawn = (rng.stream(key, _RESAMPLES, b).integers(n, size=n) for b in range(samples.start, samples.stop))
+    drawn = (streams.stream(key, _RESAMPLES, b).integers(n, size=n) for b in range(samples.start, samples.stop))
     return np.stack([np.bincount(rows, minlength=n) for rows in drawn]).astype(np.float64)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from reliance import modules
-from reliance._array import Array, backend, is_array, namespace
-from reliance.words import shown
+from reliance._core.arrays import Array, backend, is_array, namespace
+from reliance._core.words import shown
+from reliance.models import modules
 
 
 class Operands(NamedTuple):
@@ -30,7 +30,7 @@ class Operands(NamedTuple):
 
 
 class Pressure(NamedTuple):
-    """The numbers of the augmented Lagrangian: see `reliance.classes.ascent.lagrangian`."""
+    """The numbers of the augmented Lagrangian: see `reliance.rashomon.ascent.lagrangian`."""
 
     sign: float
     multiplier: float
@@ -123,10 +123,10 @@ def framework_of(apply: Any, params: Any) -> Framework:
         if params is None:
             raise TypeError("params=None: pass the parameters of apply(params, X), as JAX arrays or torch tensors")
     if modules.is_torch_module(apply) or is_tensor_dict(params):
-        from reliance.classes.torch_framework import TorchFramework
+        from reliance.rashomon.torch_framework import TorchFramework
 
         return TorchFramework.of(apply, params)
-    from reliance.classes.jax_framework import JaxFramework
+    from reliance.rashomon.jax_framework import JaxFramework
 
     return JaxFramework.of(apply, params)
 

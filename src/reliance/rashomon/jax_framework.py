@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from reliance import _array
-from reliance._array import Array, describe, epsilon, is_array, is_floating, namespace
-from reliance.classes.ascent import tangential
-from reliance.classes.frameworks import Merit, Operands, Pressure, as_column, is_tensor, not_differentiable
+from reliance._core import arrays
+from reliance._core.arrays import Array, describe, epsilon, is_array, is_floating, namespace
+from reliance.rashomon.ascent import tangential
+from reliance.rashomon.frameworks import Merit, Operands, Pressure, as_column, is_tensor, not_differentiable
 
 
 @dataclass(frozen=True, eq=False)
 class JaxFramework:
-    """See `reliance.classes.frameworks.Framework`.
+    """See `reliance.rashomon.frameworks.Framework`.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class JaxFramework:
     def function(self) -> Callable[[Any, Any], Any]:
         def function(params: Any, X: Any) -> Any:
             found = as_column(self.call(params, X))
-            return _array.to_host(found) if isinstance(X, np.ndarray) else found
+            return arrays.to_host(found) if isinstance(X, np.ndarray) else found
 
         return function
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from reliance._array import Array, device, from_host, is_array, namespace, to_host
-from reliance.classes.ball import Ball, GoodModels
-from reliance.classes.ellipsoid import Ellipsoid, End, Point, end_at, range_of
-from reliance.classes.kernel_pairs import RBF, Kernel, Polynomial, ProductKernel, Switch, pair_products
-from reliance.classes.moments import row_moments
-from reliance.classes.protocol import ClassData, Member, Range
-from reliance.classes.trust_region import Quadratic
-from reliance.draws import Host, narrow, upload, wide
-from reliance.features import Feature
-from reliance.regressors import _median_distance, _squared_distances
-from reliance.words import shown
+from reliance._core.arrays import Array, device, from_host, is_array, namespace, to_host
+from reliance._core.words import shown
+from reliance.data.features import Feature
+from reliance.rashomon.ball import Ball, GoodModels
+from reliance.rashomon.ellipsoid import Ellipsoid, End, Point, end_at, range_of
+from reliance.rashomon.kernel_pairs import RBF, Kernel, Polynomial, ProductKernel, Switch, pair_products
+from reliance.rashomon.moments import row_moments
+from reliance.rashomon.protocol import ClassData, Member, Range
+from reliance.rashomon.trust_region import Quadratic
+from reliance.samplers.draws import Host, narrow, upload, wide
+from reliance.samplers.regressors import _median_distance, _squared_distances
 
 __all__ = ["RBF", "KernelClass", "KernelModel", "Polynomial", "ProductKernel"]
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from reliance._array import Array, device, namespace, to_host
-from reliance.draws import Host, take_columns, upload
-from reliance.regressors import _squared_distances, least_squares
+from reliance._core.arrays import Array, device, namespace, to_host
+from reliance.samplers.draws import Host, take_columns, upload
+from reliance.samplers.regressors import _squared_distances, least_squares
 
 Factors: TypeAlias = list[tuple[Array, Array]]
 

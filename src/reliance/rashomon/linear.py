@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, models
-from reliance.classes.ball import Ball
-from reliance.classes.ellipsoid import Ellipsoid, Point, ellipsoid_end, range_of
-from reliance.classes.moments import row_moments
-from reliance.classes.protocol import ClassData, Member, Range
-from reliance.features import Feature
-from reliance.words import listed
+from reliance._core import arrays
+from reliance._core.words import listed
+from reliance.data.features import Feature
+from reliance.models import calling
+from reliance.rashomon.ball import Ball
+from reliance.rashomon.ellipsoid import Ellipsoid, Point, ellipsoid_end, range_of
+from reliance.rashomon.moments import row_moments
+from reliance.rashomon.protocol import ClassData, Member, Range
 
 Floats = NDArray[np.float64]
 
@@ -40,10 +41,10 @@ class LeastSquaresClass:
         return _member(data, shape, Point(shape.centre, 0.0), shape.least)
 
     def contains(self, data: ClassData, model: Any) -> Member:
-        form = models.linear_form(model)
+        form = calling.linear_form(model)
         if form is None:
             raise TypeError(
-                f"reference={models.name_of(model)} is not known to be linear: pass rl.models.Linear(coef, intercept) "
+                f"reference={calling.name_of(model)} is not known to be linear: pass rl.models.Linear(coef, intercept) "
                 "or a linear regressor of scikit-learn"
             )
         coef, intercept = form
@@ -62,7 +63,7 @@ class LeastSquaresClass:
             )
         mean = shape.moments.mean
         point = Point(coef, float(mean[-1] - intercept - mean[:-1] @ coef) if self.intercept else 0.0)
-        return Member(model if callable(model) else models.Linear(coef, intercept), shape.risk(point))
+        return Member(model if callable(model) else calling.Linear(coef, intercept), shape.risk(point))
 
     def ranges(
         self,
@@ -110,7 +111,7 @@ class LeastSquaresClass:
 
 def _member(data: ClassData, shape: Ellipsoid, point: Point, risk: float) -> Member:
     """The model in the namespace, on the device and in the dtype of the rows."""
-    coef = _array.from_host(point.coef, _array.namespace(data.X), _array.device(data.X), data.X.dtype)
+    coef = arrays.from_host(point.coef, arrays.namespace(data.X), arrays.device(data.X), data.X.dtype)
     mean = shape.moments.mean
     intercept = float(mean[-1] - point.bias - mean[:-1] @ point.coef) if shape.intercept else 0.0
-    return Member(models.Linear(coef, intercept), risk)
+    return Member(calling.Linear(coef, intercept), risk)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.records import Record
+from reliance.results.records import Record
 
 Floats = NDArray[np.float64]
 

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from reliance.classes.convex import ConvexLinearClass
-from reliance.classes.differentiable import DifferentiableClass
-from reliance.classes.finite import FiniteClass
-from reliance.classes.kernel import KernelClass
-from reliance.classes.linear import LeastSquaresClass
-from reliance.classes.members import Members
-from reliance.classes.protocol import ClassData, Member, ModelClass, Range
-from reliance.features import Feature
-from reliance.inputs import check_choice
-from reliance.words import shown
+from reliance._core.words import shown
+from reliance.data.features import Feature
+from reliance.engine.inputs import check_choice
+from reliance.rashomon.convex import ConvexLinearClass
+from reliance.rashomon.differentiable import DifferentiableClass
+from reliance.rashomon.finite import FiniteClass
+from reliance.rashomon.kernel import KernelClass
+from reliance.rashomon.linear import LeastSquaresClass
+from reliance.rashomon.members import Members
+from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
 
 __all__ = ["DifferentiableClass", "FiniteClass", "KernelClass", "LinearClass", "Members", "ModelClass"]
 

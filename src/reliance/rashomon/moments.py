@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from reliance import _array
-from reliance._array import Array
-from reliance.classes.protocol import ClassData
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance.rashomon.protocol import ClassData
 
 Floats = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)
@@ -113,7 +113,7 @@ def _row_moments(data: ClassData) -> RowMoments:
     if triangle is None:
         triangle = _triangle(data, mean)
     relative = np.abs(mean[:-1]) / np.where(spread[:-1] > 0.0, spread[:-1], np.inf)
-    eps = max(_array.epsilon(data.X), _EPS)
+    eps = max(arrays.epsilon(data.X), _EPS)
     return RowMoments(mean, triangle, n, 4.0 * np.sqrt(width) * eps * (1.0 + float(np.max(relative))))
 
 
@@ -132,14 +132,14 @@ def _products(data: ClassData, centre: Floats) -> tuple[Floats, Floats]:
     """Means, and covariances with denominator n, from sums about a point that is near the means."""
     inner, beside, label = 0.0, 0.0, 0.0
     for x, y in _chunks(data, centre):
-        xp = _array.namespace(x)
+        xp = arrays.namespace(x)
         pair = xp.stack([y, xp.ones_like(y)], axis=1)
         inner = inner + xp.matrix_transpose(x) @ x
         beside = beside + xp.matrix_transpose(x) @ pair
         label = label + xp.matrix_transpose(pair) @ pair
-    n, (cross, sums), own = int(data.X.shape[0]), _array.to_host(beside).T, _array.to_host(label)
+    n, (cross, sums), own = int(data.X.shape[0]), arrays.to_host(beside).T, arrays.to_host(label)
     away = np.append(sums, own[0, 1]) / n
-    products = np.block([[_array.to_host(inner), cross[:, None]], [cross, own[0, 0]]]) / n
+    products = np.block([[arrays.to_host(inner), cross[:, None]], [cross, own[0, 0]]]) / n
     return centre + away, products - np.outer(away, away)
 
 
@@ -147,29 +147,29 @@ def _triangle(data: ClassData, mean: Floats) -> Floats:
     """R of the QR decomposition of the centred rows, one chunk below the other."""
     upper = None
     for x, y in _chunks(data, mean):
-        xp = _array.namespace(x)
+        xp = arrays.namespace(x)
         part = xp.concat([x, y[:, None]], axis=1)
         upper = xp.linalg.qr(part if upper is None else xp.concat([upper, part]))[1]
-    found = _array.to_host(upper) / np.sqrt(int(data.X.shape[0]))
+    found = arrays.to_host(upper) / np.sqrt(int(data.X.shape[0]))
     return np.asarray(np.pad(found, ((0, len(mean) - len(found)), (0, 0))))
 
 
 def _chunks(data: ClassData, centre: Floats) -> Iterator[tuple[Array, Array]]:
     """Rows of X and y less a point, in float64: where X is, or on the host if there is no float64 there."""
     X, y = data.X, data.y
-    xp, dev = _array.namespace(X), _array.device(X)
+    xp, dev = arrays.namespace(X), arrays.device(X)
     n, width = int(X.shape[0]), int(X.shape[1]) + 1
-    wide = _array.real_dtypes(xp, dev).get("float64")
+    wide = arrays.real_dtypes(xp, dev).get("float64")
     numbers = _HOST_CHUNK if isinstance(X, np.ndarray) or wide is None else _DEVICE_CHUNK
     # Three copies of a chunk are alive at a time. QR wants more rows than columns.
     rows = max(min(numbers, data.memory // 24) // width, 2 * width, 8)
     moved = bool(np.any(centre[:-1]))
-    point = centre[:-1] if wide is None else _array.from_host(centre[:-1], xp, dev, wide)
+    point = centre[:-1] if wide is None else arrays.from_host(centre[:-1], xp, dev, wide)
     for start in range(0, n, rows):
         stop = min(start + rows, n)
         x, label = X[start:stop, :], y[start:stop]
         if wide is None:
-            x, label = (np.asarray(_array.to_host(a), dtype=np.float64) for a in (x, label))
+            x, label = (np.asarray(arrays.to_host(a), dtype=np.float64) for a in (x, label))
         else:
             x, label = (xp.astype(a, wide, copy=False) for a in (x, label))
         yield (x - point if moved else x), label - float(centre[-1])
@@ -178,7 +178,7 @@ def _chunks(data: ClassData, centre: Floats) -> Iterator[tuple[Array, Array]]:
 def _sample_centre(data: ClassData) -> Floats:
     """Where the columns lie, by some of the rows; 0 if that is near enough, because then nothing has to be moved."""
     every = max(1, int(data.X.shape[0]) // _SAMPLE_ROWS)
-    parts = [np.asarray(_array.to_host(a[::every, ...]), dtype=np.float64) for a in (data.X, data.y)]
+    parts = [np.asarray(arrays.to_host(a[::every, ...]), dtype=np.float64) for a in (data.X, data.y)]
     with np.errstate(over="ignore", invalid="ignore"):
         rows = np.concatenate([parts[0], parts[1][:, None]], axis=1)
         centre, spread = np.mean(rows, axis=0), np.std(rows, axis=0)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array
-from reliance import rng as randomness
-from reliance._array import Array, device, namespace
-from reliance.classes import ascent
-from reliance.classes.frameworks import (
+from reliance._core import arrays, streams
+from reliance._core.arrays import Array, device, namespace
+from reliance.data.features import Feature
+from reliance.rashomon import ascent
+from reliance.rashomon.frameworks import (
     Framework,
     Merit,
     Operands,
@@ -29,11 +29,10 @@ from reliance.classes.frameworks import (
     framework_of,
     not_differentiable,
 )
-from reliance.classes.protocol import ClassData, Member, Range
-from reliance.features import Feature
+from reliance.rashomon.protocol import ClassData, Member, Range
 
 if TYPE_CHECKING:
-    from reliance.classes.differentiable import DifferentiableClass
+    from reliance.rashomon.differentiable import DifferentiableClass
 
 _CELLS = 2**16  # pairs of rows in a step of the search unless shifts are given, and in a block of a gradient
 _NOISE = 0.3  # of the parameters' size, for the starts after the first
@@ -81,9 +80,9 @@ class Search:
         with framework.precise():
             X, y = framework.at_home(data.X, data.y)
             xp = namespace(X)
-            order = _array.from_host(randomness.ordering(data.key, X.shape[0], 0), xp, device(X))
+            order = arrays.from_host(streams.ordering(data.key, X.shape[0], 0), xp, device(X))
             X, y = (xp.take(framework.widened(a), order, axis=0) for a in (X, y))
-        if not np.isfinite(_array.to_host(framework.first)).all():
+        if not np.isfinite(arrays.to_host(framework.first)).all():
             raise ValueError("the model's parameters hold NaN or infinite values: pass others to start from")
         return Search(given, framework, data, X, y)
 
@@ -169,7 +168,7 @@ class Search:
         """At a place near the first one, where nothing is 0 by chance."""
         near = self._near(theta, 1)
         slope = self.framework.slope(self._merit(None), near, operands, self._uploaded(_NONE), ascent.NO_PRESSURE)
-        if not bool(_array.to_host(namespace(slope).any(slope != 0))):
+        if not bool(arrays.to_host(namespace(slope).any(slope != 0))):
             raise not_differentiable("its gradient is 0")
 
     def _starts(self, theta: Array) -> list[Array]:
@@ -177,15 +176,15 @@ class Search:
 
     def _near(self, theta: Array, number: int) -> Array:
         """Parameters near given ones, the same for the same key."""
-        host = _array.to_host(theta)
+        host = arrays.to_host(theta)
         size = _NOISE * max(float(np.sqrt(np.mean(host.astype(np.float64) ** 2))), 1e-3)
-        noise = randomness.stream(self.data.key, _STARTS, number).normal(size=host.shape) * size
-        moved = _array.from_host(noise, namespace(theta), device(theta), theta.dtype)
+        noise = streams.stream(self.data.key, _STARTS, number).normal(size=host.shape) * size
+        moved = arrays.from_host(noise, namespace(theta), device(theta), theta.dtype)
         return self._scaled(theta + moved)
 
     def _scaled(self, theta: Array) -> Array:
         norm = self.norm(theta)
-        return theta if norm <= self.radius else theta * (self.radius / norm * (1.0 - 4.0 * _array.epsilon(theta)))
+        return theta if norm <= self.radius else theta * (self.radius / norm * (1.0 - 4.0 * arrays.epsilon(theta)))
 
     def _within(self, theta: Array, best: Array, bound: float) -> Array:
         """theta, moved towards the best model until its risk is at most the bound; the ball is convex."""
@@ -215,19 +214,19 @@ class Search:
         """Own and switched risk."""
         with self.framework.precise():
             sums = self._measure(self.framework.widened(theta), operands, self._uploaded(shifts))
-            own, switched = _array.to_host(sums).tolist()
+            own, switched = arrays.to_host(sums).tolist()
         n = self.X.shape[0]
         return own / n, switched / (n * max(len(shifts), 1))
 
     def _uploaded(self, shifts: NDArray[np.int64]) -> Array:
         xp = namespace(self.X)
-        return _array.from_host(shifts, xp, device(self.X), _array.index_dtype(xp))
+        return arrays.from_host(shifts, xp, device(self.X), arrays.index_dtype(xp))
 
     def risk(self, theta: Array) -> float:
         return self._risks(theta, self._rows, _NONE)[0]
 
     def norm(self, theta: Array) -> float:
-        return float(np.linalg.norm(_array.to_host(theta).astype(np.float64)))
+        return float(np.linalg.norm(arrays.to_host(theta).astype(np.float64)))
 
     def _is_good(self, theta: Array, bound: float) -> bool:
         return self.risk(theta) <= bound and self.norm(theta) <= self.radius

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from reliance._array import Array
-from reliance.features import Feature
+from reliance._core.arrays import Array
+from reliance.data.features import Feature
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize
 
-from reliance.classes.trust_region import Largest, Quadratic
+from reliance.rashomon.trust_region import Largest, Quadratic
 
 Floats = NDArray[np.float64]
 _STEPS = 100  # of Newton for one weight of the barrier; about six are usual

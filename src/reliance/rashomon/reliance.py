@@ -11,14 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, class_results, identified, several_inputs, tables
-from reliance._array import Array
-from reliance.class_results import ClassReliance
-from reliance.classes.protocol import ClassData, Member, ModelClass, Range
-from reliance.inputs import Problem, Progress, check_choice, prepare
-from reliance.model_classes import FiniteClass
-from reliance.rng import RandomState
-from reliance.words import shown
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance._core.streams import RandomState
+from reliance._core.words import shown
+from reliance.data import tables
+from reliance.engine import blocks
+from reliance.engine.inputs import Problem, Progress, check_choice, prepare
+from reliance.inference import identified
+from reliance.models import several_inputs
+from reliance.rashomon import results as class_results
+from reliance.rashomon.model_classes import FiniteClass
+from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
+from reliance.rashomon.results import ClassReliance
 
 Floats = NDArray[np.float64]
 _COMPARE = ("ratio", "difference")
@@ -274,7 +279,7 @@ def _class_data(problem: Problem, model_class: ModelClass, given: Any, features:
         raise ValueError("y is None: the risk of models needs labels")
     if len(problem.store.shape) != 1:
         raise ValueError(f"X has rows of shape {problem.store.shape}: a class of models needs X (n, P)")
-    host = _array.to_host(y)
+    host = arrays.to_host(y)
     if bool(np.all(host == host[:1])):
         raise ValueError("y is constant: there is nothing to predict, and no model relies on anything")
     if isinstance(model_class, FiniteClass):  # its models take rows as they are, tables and several inputs, too
@@ -288,7 +293,7 @@ def _class_data(problem: Problem, model_class: ModelClass, given: Any, features:
         raise TypeError(f"y has dtype {host.dtype}, but {name} needs numbers: encode the labels")
     if host.ndim != 1:
         raise ValueError(f"y has shape {host.shape}, but {name} has one output: pass y of shape ({host.shape[0]},)")
-    return ClassData(_array.as_floating(numbers), y, problem.key, problem.memory)
+    return ClassData(arrays.as_floating(numbers), y, problem.key, problem.memory)
 
 
 def _reference_risk(model_class: ModelClass, data: ClassData, reference: Any) -> float:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, plots
-from reliance._array import Array
-from reliance.classes.protocol import Range
-from reliance.model_classes import Members
-from reliance.records import Record, plain
+from reliance import plots
+from reliance._core.arrays import Array
+from reliance.rashomon.model_classes import Members
+from reliance.rashomon.protocol import Range
+from reliance.results import export
+from reliance.results.records import Record, plain
 
 Floats = NDArray[np.float64]
 _BY_FEATURE = ("lower", "upper", "achieved_lower", "achieved_upper", "lower_risks", "upper_risks", "outer", "spread")

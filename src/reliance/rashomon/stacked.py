@@ -16,19 +16,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, inference, losses, models, plans, studies, variables
-from reliance._array import Array
-from reliance.blocks import Reporter
-from reliance.corrections import Runner
-from reliance.executors import Base, Caller, predict_rows
-from reliance.features import Feature
-from reliance.inputs import Problem
-from reliance.losses import Loss
-from reliance.models import Model
-from reliance.reductions import Moments
-from reliance.scrambling import Scrambler
-from reliance.structure import routes
-from reliance.structure.first_layer import FEWEST_COLUMNS
+from reliance import inference
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance.data.features import Feature
+from reliance.engine import blocks
+from reliance.engine.blocks import Reporter
+from reliance.engine.executors import Base, Caller, predict_rows
+from reliance.engine.inputs import Problem
+from reliance.engine.reductions import Moments
+from reliance.exact import routes
+from reliance.exact.first_layer import FEWEST_COLUMNS
+from reliance.inference.corrections import Runner
+from reliance.losses import functions as losses
+from reliance.losses.functions import Loss
+from reliance.methods import studies
+from reliance.models import calling
+from reliance.models.calling import Model
+from reliance.plans import designs
+from reliance.samplers import variables
+from reliance.samplers.scrambling import Scrambler
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +64,7 @@ class Fitted:
     def kind(self) -> tuple[str, ...]:
         """What models must have in common to be stacked."""
         rows, predictions = self.problem.flat, self.base.predictions
-        return (_array.describe(rows), str(rows.dtype), str(predictions.dtype), str(self.call.traceable))
+        return (arrays.describe(rows), str(rows.dtype), str(predictions.dtype), str(self.call.traceable))
 
 
 @contextlib.contextmanager
@@ -81,7 +88,7 @@ class _SideBySide:
     parts: tuple[tuple[Model, int | None], ...]
 
     def __call__(self, block: Array) -> Array:
-        xp = _array.namespace(block)
+        xp = arrays.namespace(block)
         # Copies: two models may answer in the same memory.
         outputs = (predict_rows(model, block, limit) for model, limit in self.parts)
         return xp.concat([xp.asarray(xp.reshape(one, (one.shape[0], -1)), copy=True) for one in outputs], axis=1)
@@ -105,7 +112,7 @@ class _Own:
 
     def __call__(self, *given: Array) -> Array:
         *target, stack = given
-        xp = _array.namespace(stack)
+        xp = arrays.namespace(stack)
         rows = stack.shape[0]
         own = xp.reshape(stack, (rows, -1))[:, self.start : self.stop]
         return self.function(*target, xp.reshape(own, (rows, *self.shape)))
@@ -124,9 +131,9 @@ def _moved(target: Array, prediction: Array) -> Array:
 
     The engine looks at the whole stack; whether one model uses a feature must not depend on the others.
     """
-    xp = _array.namespace(prediction)
+    xp = arrays.namespace(prediction)
     own = target[:, : prediction.shape[1]]
-    if _array.is_floating(xp, prediction.dtype):
+    if arrays.is_floating(xp, prediction.dtype):
         moved = xp.abs(prediction - own) > target[:, prediction.shape[1] :]
     else:
         moved = prediction != own
@@ -148,13 +155,13 @@ def stacked(parts: Sequence[Fitted]) -> Fitted:
         rows = _Own(_RowLosses(loss), start, stop, shape)
         own.append(Loss(loss.name, rows, output=loss.output, valid=valid, requirement=loss.requirement))
         moves.append(Loss("moved", _Own(_moved, start, stop, (stop - start,))))
-        floating = _array.is_floating(xp, output.dtype)
+        floating = arrays.is_floating(xp, output.dtype)
         slack = xp.reshape(part.base.slack, (n, -1))
         watched.append(xp.concat([output, slack], axis=1) if floating else output)
     predictions = xp.concat(outputs, axis=1)
     still = xp.zeros((n,), dtype=xp.float32, device=dev)
     targets = (*(part.base.targets[0] for part in parts), *watched)
-    dtype = predictions.dtype if _array.is_floating(xp, predictions.dtype) else xp.float32
+    dtype = predictions.dtype if arrays.is_floating(xp, predictions.dtype) else xp.float32
     side_by_side = _SideBySide(tuple((part.problem.model, part.call.limit) for part in parts))
     model = Model(side_by_side, side_by_side, session=side_by_side.session)
     problem = replace(first, model=model, losses=(*own, *moves), targets=targets)
@@ -166,7 +173,7 @@ def stacked(parts: Sequence[Fitted]) -> Fitted:
         host_losses=(*(part.losses for part in parts), *(np.zeros(n) for _ in parts)),
         weights=None,
         # Thrice: rows' own predictions and their slack are targets, too.
-        output_bytes=3 * edges[-1] * _array.itemsize(predictions),
+        output_bytes=3 * edges[-1] * arrays.itemsize(predictions),
     )
     call = Caller(model)
     call.traceable = parts[0].call.traceable
@@ -233,11 +240,11 @@ def reliances(question: Question, parts: dict[int, Fitted], advance: Callable[[i
 def _has_route(part: Fitted) -> bool:
     """Whether there is a faster way to all pairs of a model than to call it on all of its inputs."""
     problem, source = part.problem, part.problem.model.source
-    if problem.losses == (losses.squared_error,) and models.linear_form(source) is not None:
+    if problem.losses == (losses.squared_error,) and calling.linear_form(source) is not None:
         return True
-    if problem.flat.shape[1] >= FEWEST_COLUMNS and models.first_layer(source) is not None:
+    if problem.flat.shape[1] >= FEWEST_COLUMNS and calling.first_layer(source) is not None:
         return True
-    return models.ensemble_of(problem.model) is not None
+    return calling.ensemble_of(problem.model) is not None
 
 
 def _affordable(parts: dict[int, Fitted], members: list[int]) -> Iterator[list[int]]:
@@ -285,7 +292,7 @@ def _evaluated(question: Question, one: Fitted, count: int, share: _Share) -> tu
                 moments[m],
                 one.base.host_losses[m],
                 None,
-                plans.Pairs(problem.n),
+                designs.Pairs(problem.n),
                 question.compare,
                 keep_rows=False,
                 effect=effects[m] if question.influence else None,
@@ -303,7 +310,7 @@ _Found = list[tuple[tuple[Moments, ...], Sequence[Floats]]]
 def _switched(problem: Problem, one: Fitted, share: _Share, compare: str) -> _Found:
     """For each feature the moments of each loss, and what rows add through a fitted sampler: there is none."""
     problem = replace(problem, progress=share)
-    jobs = routes.jobs(problem, one.base, plans.Pairs(problem.n), "auto")
+    jobs = routes.jobs(problem, one.base, designs.Pairs(problem.n), "auto")
     run, jobs = routes.run(problem, jobs, one.base, one.call, "auto")
     linear = {f.name: job.linear for job in jobs for f in job.features if job.linear is not None}
     nothing = [np.zeros(problem.n)] * len(problem.losses)
@@ -317,7 +324,7 @@ def _switched(problem: Problem, one: Fitted, share: _Share, compare: str) -> _Fo
 
 def _scrambled(problem: Problem, one: Fitted, share: _Share, compare: str) -> _Found:
     """The same with residuals exchanged."""
-    known, plan = variables.gather(problem, None, None), plans.Pairs(problem.n)
+    known, plan = variables.gather(problem, None, None), designs.Pairs(problem.n)
     advance = Reporter(len(problem.features) * plan.n * plan.columns, share)
     study = studies.Study(Runner(problem, one.base, one.call, advance), known, None, Scrambler(), plan, compare)
     found: _Found = []

@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from reliance import _array, modules
-from reliance._array import Array, describe, epsilon
-from reliance.classes.ascent import tangential
-from reliance.classes.frameworks import Merit, Operands, Pressure, as_column, not_differentiable
-from reliance.words import shown
+from reliance._core import arrays
+from reliance._core.arrays import Array, describe, epsilon
+from reliance._core.words import shown
+from reliance.models import modules
+from reliance.rashomon.ascent import tangential
+from reliance.rashomon.frameworks import Merit, Operands, Pressure, as_column, not_differentiable
 
 
 @dataclass(frozen=True, eq=False)
 class TorchFramework:
-    """See `reliance.classes.frameworks.Framework`.
+    """See `reliance.rashomon.frameworks.Framework`.
 
     Attributes
     ----------
@@ -78,7 +79,7 @@ class TorchFramework:
             rows = self._uploaded(X) if isinstance(X, np.ndarray) else X
             with self.precise():
                 found = as_column(self.call({name: value.to(rows.dtype) for name, value in params.items()}, rows))
-            return _array.to_host(found) if isinstance(X, np.ndarray) else found
+            return arrays.to_host(found) if isinstance(X, np.ndarray) else found
 
         return function
 
@@ -97,7 +98,7 @@ class TorchFramework:
         return X, y
 
     def _uploaded(self, x: Any) -> Any:
-        return _array.from_host(x, _array.namespace(self.first), self.first.device)
+        return arrays.from_host(x, arrays.namespace(self.first), self.first.device)
 
     def widened(self, x: Any) -> Any:
         return x.detach().double() if x.is_floating_point() else x

@@ -10,19 +10,20 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import blocks, tables
-from reliance._array import Array, describe, device, namespace
-from reliance.checked_arrays import as_array
-from reliance.executors import Caller
-from reliance.features import Feature
-from reliance.inputs import Block, Problem, Progress, check_choice, prepare
-from reliance.losses import has_rows
+from reliance._core.arrays import Array, describe, device, namespace
+from reliance._core.streams import RandomState
+from reliance._core.words import listed, short
+from reliance.data import tables
+from reliance.data.checked_arrays import as_array
+from reliance.data.features import Feature
+from reliance.engine import blocks
+from reliance.engine.executors import Caller
+from reliance.engine.inputs import Block, Problem, Progress, check_choice, prepare
+from reliance.losses.functions import has_rows
 from reliance.refit import contrasts, running, splits
-from reliance.refit.results import AlgorithmReliance, chosen_target
 from reliance.refit.running import Task
 from reliance.refit.splits import Split
-from reliance.rng import RandomState
-from reliance.words import listed, short
+from reliance.results.algorithm import AlgorithmReliance, chosen_target
 
 Floats = NDArray[np.float64]
 LEAVES = ("out", "in")

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.inference import Summary
+from reliance.inference.summary import Summary
+from reliance.inference.variance import skewness
 from reliance.refit.bag_pairs import Pairs, Uses
-from reliance.variance import skewness
 
 Floats = NDArray[np.float64]
 

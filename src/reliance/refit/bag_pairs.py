@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from reliance import rng
-from reliance.features import Feature
-from reliance.models import name_of
+from reliance._core import streams
+from reliance._core.streams import Indices
+from reliance.data.features import Feature
+from reliance.models.calling import name_of
 from reliance.refit.bag_trees import Words, bits
 from reliance.refit.bagged import Bag
-from reliance.rng import Indices
 
 Floats = NDArray[np.float64]
 
@@ -116,11 +116,11 @@ def make_pairs(
 
 def shifted(key: int, m: int, member: int, draws: int) -> Indices:
     """``(m, K)``: the donors among a member's m rows. m - 1 shifts are all pairs; after them they begin again."""
-    order = rng.ordering(key, m, member)
+    order = streams.ordering(key, m, member)
     position = np.empty(m, dtype=np.int64)
     position[order] = np.arange(m)
-    shifts = np.resize(rng.shifts(key, m, member), draws)
-    return rng.as_indices(order[(position[:, None] + shifts) % m])
+    shifts = np.resize(streams.shifts(key, m, member), draws)
+    return streams.as_indices(order[(position[:, None] + shifts) % m])
 
 
 class Uses(NamedTuple):

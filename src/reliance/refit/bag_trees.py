@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.models import name_of
+from reliance._core.streams import Indices
+from reliance.models.calling import name_of
 from reliance.refit.bagged import Bag, Member
-from reliance.rng import Indices
 
 Words = NDArray[np.uint64]
 # Trees whose leaves are counted: five bags together hold 99% of the rows.

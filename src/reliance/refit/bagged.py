@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.models import Model, name_of
-from reliance.rng import Indices
-from reliance.untouched import inherits
-from reliance.words import shown
+from reliance._core.streams import Indices
+from reliance._core.words import shown
+from reliance.models.calling import Model, name_of
+from reliance.models.untouched import inherits
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import inference, variance
-from reliance.refit.results import AlgorithmReliance, nadeau_bengio
+from reliance import inference
+from reliance._core.streams import Indices
+from reliance.inference import variance
 from reliance.refit.splits import Split
-from reliance.rng import Indices
+from reliance.results.algorithm import AlgorithmReliance, nadeau_bengio
 
 Floats = NDArray[np.float64]
 

@@ -11,20 +11,22 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import blocks, tables, variables
-from reliance._array import Array
-from reliance.checked_arrays import as_array
-from reliance.conditional import conditional_model_reliance, relative_importance
-from reliance.importance import ablation_importance, model_reliance, permutation_importance
-from reliance.inputs import Progress, prepare
-from reliance.models import name_of
+from reliance._core.arrays import Array
+from reliance._core.streams import Indices, RandomState
+from reliance._core.words import shown
+from reliance.data import tables
+from reliance.data.checked_arrays import as_array
+from reliance.engine import blocks
+from reliance.engine.inputs import Progress, prepare
+from reliance.methods.conditional import conditional_model_reliance, relative_importance
+from reliance.methods.replacement import ablation_importance, model_reliance, permutation_importance
+from reliance.models.calling import name_of
 from reliance.refit import running, splits
-from reliance.refit.results import AlgorithmReliance, check_target
 from reliance.refit.running import Task
 from reliance.refit.splits import Split
-from reliance.results import Importance
-from reliance.rng import Indices, RandomState
-from reliance.words import shown
+from reliance.results.algorithm import AlgorithmReliance, check_target
+from reliance.results.importance import Importance
+from reliance.samplers import variables
 
 Floats = NDArray[np.float64]
 Measure: TypeAlias = Callable[..., Importance | dict[str, Importance]]

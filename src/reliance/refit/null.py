@@ -10,20 +10,20 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks
-from reliance import rng as _rng
-from reliance._array import Array
-from reliance.checked_arrays import as_array
-from reliance.features import column_names
-from reliance.importance import permutation_importance
-from reliance.inputs import Progress, check_choice, check_draws, prepare
-from reliance.models import name_of
+from reliance._core import arrays, streams
+from reliance._core.arrays import Array
+from reliance._core.streams import RandomState
+from reliance._core.words import listed
+from reliance.data.checked_arrays import as_array
+from reliance.data.features import column_names
+from reliance.engine import blocks
+from reliance.engine.inputs import Progress, check_choice, check_draws, prepare
+from reliance.methods.replacement import permutation_importance
+from reliance.models.calling import name_of
 from reliance.refit import running, splits
-from reliance.refit.null_results import NullImportance
 from reliance.refit.running import Task
-from reliance.results import Importance
-from reliance.rng import RandomState
-from reliance.words import listed
+from reliance.results.importance import Importance
+from reliance.results.null import NullImportance
 
 Floats = NDArray[np.float64]
 
@@ -154,7 +154,7 @@ class Scores(NamedTuple):
 def importances_of(data: Null, turn: int | None, key: int) -> Scores:
     """Fit on the labels as they are, or permuted for a round, and measure on the same rows and labels."""
     n = int(data.y.shape[0])
-    order = np.arange(n) if turn is None else _rng.stream(key, _rng.LABELS, turn).permutation(n)
+    order = np.arange(n) if turn is None else streams.stream(key, streams.LABELS, turn).permutation(n)
     X, y = splits.take(data.X, np.arange(n)), splits.take(data.y, order)
     model = running.fitted(data.fit, X, y)
     found: Any
@@ -167,7 +167,7 @@ def importances_of(data: Null, turn: int | None, key: int) -> Scores:
         return Scores(found.values, found.names)
     if isinstance(found, dict):
         raise TypeError("loss is a list: null importances are of one loss; run it for each")
-    values = np.asarray(_array.to_host(found) if _array.is_array(found) else found, dtype=np.float64)
+    values = np.asarray(arrays.to_host(found) if arrays.is_array(found) else found, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():
         what = f"shape {values.shape}" if values.ndim != 1 else "NaN or infinite values"
         raise ValueError(f"importance={name_of(data.importance)} returned {what}: return one finite number a feature")

@@ -15,26 +15,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, blocks, identified, results
-from reliance._array import Array
-from reliance.blocks import Run
-from reliance.checked_arrays import as_array
-from reliance.executors import Base, Caller
-from reliance.features import Feature
-from reliance.inference import Summary
-from reliance.inputs import Block, Problem, Progress, check_draws, prepare
-from reliance.losses import Metric, resolve_all
-from reliance.models import Model, name_of
-from reliance.plans import Users
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance._core.streams import Indices, RandomState
+from reliance._core.words import shown
+from reliance.data.checked_arrays import as_array
+from reliance.data.features import Feature
+from reliance.engine import blocks
+from reliance.engine.blocks import Run
+from reliance.engine.executors import Base, Caller
+from reliance.engine.inputs import Block, Problem, Progress, check_draws, prepare
+from reliance.engine.stores import ArrayStore
+from reliance.exact.trees import in_order
+from reliance.inference import identified
+from reliance.inference.summary import Summary
+from reliance.losses.functions import Metric, resolve_all
+from reliance.models.calling import Model, name_of
+from reliance.plans.designs import Users
 from reliance.refit.bag_inference import Sums
 from reliance.refit.bag_pairs import Pairs, Uses, find_uses, left_out, make_pairs, padded_columns
 from reliance.refit.bag_trees import Words, check_fitted_on, differences, walk
 from reliance.refit.bagged import Bag, read_bag
-from reliance.results import Importance
-from reliance.rng import Indices, RandomState
-from reliance.stores import ArrayStore
-from reliance.structure.trees import in_order
-from reliance.words import shown
+from reliance.results import importance as results
+from reliance.results.importance import Importance
 
 Floats = NDArray[np.float64]
 _BLOCK_ROWS = 16384
@@ -141,9 +144,9 @@ def out_of_bag_importance(
 
 
 def _check_host(X: Any, forest: Any) -> None:
-    if _array.is_array(X) and not isinstance(X, np.ndarray):
+    if arrays.is_array(X) and not isinstance(X, np.ndarray):
         raise TypeError(
-            f"X is a {_array.describe(X)} but the members of forest={name_of(forest)} are called on the host: pass X, "
+            f"X is a {arrays.describe(X)} but the members of forest={name_of(forest)} are called on the host: pass X, "
             "y and weights as NumPy arrays, the ones that it was fitted on"
         )
 

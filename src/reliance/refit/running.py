@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reliance._array import Array
-from reliance.models import name_of
-from reliance.modules import is_torch_module
-from reliance.words import short, shown
+from reliance._core.arrays import Array
+from reliance._core.words import short, shown
+from reliance.models.calling import name_of
+from reliance.models.modules import is_torch_module
 
 
 class RefitError(RuntimeError):

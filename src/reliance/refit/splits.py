@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import _array, rng, tables
-from reliance._array import Array
-from reliance.checked_arrays import as_array
-from reliance.losses import Loss, Metric
-from reliance.models import name_of
-from reliance.rng import Indices
-from reliance.words import short, shown
+from reliance._core import arrays, streams
+from reliance._core.arrays import Array
+from reliance._core.streams import Indices
+from reliance._core.words import short, shown
+from reliance.data import tables
+from reliance.data.checked_arrays import as_array
+from reliance.losses.functions import Loss, Metric
+from reliance.models.calling import name_of
 
 Floats = NDArray[np.float64]
 
@@ -40,8 +41,8 @@ def take(x: Any, rows: Indices) -> Any:
         import narwhals as nw
 
         return nw.to_native(nw.from_native(x, eager_only=True)[rows])
-    xp, dev = _array.namespace(x), _array.device(x)
-    return xp.take(x, _array.from_host(rows, xp, dev, _array.index_dtype(xp)), axis=0)
+    xp, dev = arrays.namespace(x), arrays.device(x)
+    return xp.take(x, arrays.from_host(rows, xp, dev, arrays.index_dtype(xp)), axis=0)
 
 
 def take_columns(X: Any, columns: Sequence[int]) -> Any:
@@ -53,11 +54,11 @@ def take_columns(X: Any, columns: Sequence[int]) -> Any:
         if not columns:
             return nw.to_native(nw.from_dict({"nothing": np.zeros(len(frame))}, backend=frame.implementation))
         return nw.to_native(frame[:, list(columns)])
-    xp, dev = _array.namespace(X), _array.device(X)
+    xp, dev = arrays.namespace(X), arrays.device(X)
     if not columns:
         return xp.zeros((X.shape[0], 1), dtype=X.dtype, device=dev)
     index = np.asarray(columns, dtype=np.int64)
-    return xp.take(X, _array.from_host(index, xp, dev, _array.index_dtype(xp)), axis=1)
+    return xp.take(X, arrays.from_host(index, xp, dev, arrays.index_dtype(xp)), axis=1)
 
 
 def are_labels(losses: Iterable[Loss | Metric]) -> bool:
@@ -89,13 +90,13 @@ def resolve_splits(
 def _resolved(cv: Any, X: Any, y: Array, stratify: bool, key: int) -> tuple[Split, ...]:
     n = int(y.shape[0])
     if is_random(cv):
-        return _random_folds(int(cv), n, _array.to_host(y) if stratify and y.ndim == 1 else None, key)
+        return _random_folds(int(cv), n, arrays.to_host(y) if stratify and y.ndim == 1 else None, key)
     if isinstance(cv, type):
         raise TypeError(f"cv={cv.__name__} is a class: pass an instance, {cv.__name__}(...)")
     if isinstance(cv, bool | float | str) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
         raise TypeError(f"cv={shown(cv)}: pass a number of folds, a splitter, or a list of (train, test) index arrays")
     if callable(getattr(cv, "split", None)):
-        cv = _split_by(cv, X, _array.to_host(y))
+        cv = _split_by(cv, X, arrays.to_host(y))
     splits = tuple(_checked(pair, place, n) for place, pair in enumerate(cv))
     if not splits:
         raise ValueError("cv has no split: give at least one pair of (train, test) rows")
@@ -105,7 +106,7 @@ def _resolved(cv: Any, X: Any, y: Array, stratify: bool, key: int) -> tuple[Spli
 def _split_by(cv: Any, X: Any, y: Any) -> list[Any]:
     """What a splitter says of these rows and labels; it gets no groups."""
     try:
-        return list(cv.split(X if tables.is_table(X) else _array.to_host(X), y))
+        return list(cv.split(X if tables.is_table(X) else arrays.to_host(X), y))
     except Exception as error:  # whatever a splitter of the user's raises
         raise ValueError(
             f"cv={name_of(cv)} cannot split these rows: {short(str(error), 80)}; if it needs groups, pass its splits: "
@@ -121,7 +122,7 @@ def _random_folds(folds: int, n: int, labels: Any, key: int) -> tuple[Split, ...
         raise ValueError(
             f"cv={folds} is too large for {n} rows: every fold needs at least 2, so at most {n // 2} folds"
         )
-    order = rng.stream(key, rng.FOLDS, 0).permutation(n)
+    order = streams.stream(key, streams.FOLDS, 0).permutation(n)
     if labels is not None:
         order = order[np.argsort(labels[order], kind="stable")]
     fold = np.empty(n, dtype=np.int64)
@@ -147,4 +148,4 @@ def _checked(pair: Any, place: int, n: int) -> Split:
     both = np.intersect1d(train, test)
     if both.size:
         raise ValueError(f"cv: row {int(both[0])} is both fitted and tested in split {place}: the two must be disjoint")
-    return Split(rng.as_indices(train), rng.as_indices(test))
+    return Split(streams.as_indices(train), streams.as_indices(test))

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, files, inference, plots
-from reliance.records import Record
-from reliance.results import TestResult
-from reliance.words import shown
+from reliance import inference, plots
+from reliance._core.words import shown
+from reliance.results import export, files
+from reliance.results.importance import TestResult
+from reliance.results.records import Record
 
 Floats = NDArray[np.float64]
 TARGETS = ("fitted models", "algorithm")

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, inference, plots
-from reliance.records import Record
-from reliance.results import Importance, TestResult
-from reliance.words import shown
+from reliance import inference, plots
+from reliance._core.words import shown
+from reliance.results import export
+from reliance.results.importance import Importance, TestResult
+from reliance.results.records import Record
 
 Floats = NDArray[np.float64]
 _SHOWN = 10  # sets, each with its table

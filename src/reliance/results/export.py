@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reliance.words import listed as listed
-from reliance.words import short as short
+from reliance._core.words import listed as listed
+from reliance._core.words import short as short
 
 _SHOWN = 20
 

@@ -23,8 +23,8 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.records import plain
-from reliance.words import listed, short, shown
+from reliance._core.words import listed, short, shown
+from reliance.results.records import plain
 
 _VERSION = 1
 # What reading bytes that are not what they say can raise; RuntimeError: an encrypted archive, or endless nesting.

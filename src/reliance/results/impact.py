@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, files, plots
-from reliance.records import Record
+from reliance import plots
+from reliance.results import export, files
+from reliance.results.records import Record
 
 Floats = NDArray[np.float64]
 _BY_FEATURE = ("impact", "values", "points", "evaluations")

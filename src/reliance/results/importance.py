@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import export, freedom, importance_files, inference, plots
-from reliance.curves import Curve
-from reliance.inference import Summary
-from reliance.records import Record
-from reliance.words import shown
+from reliance import inference, plots
+from reliance._core.words import shown
+from reliance.inference import freedom
+from reliance.inference.summary import Summary
+from reliance.results import export, importance_files
+from reliance.results.curves import Curve
+from reliance.results.records import Record
 
 Floats = NDArray[np.float64]
 FORMULATIONS = ("population", "fixed-data", "random-variable")

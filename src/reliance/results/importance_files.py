@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from reliance import files
-from reliance.curves import Curve
+from reliance.results import files
+from reliance.results.curves import Curve
 
 _OTHER_ERRORS = ("monte_carlo_share", "fixed_data_error", "random_variable_error", "row_error")
 ERRORS = ("std_error", "skewness", "degrees_of_freedom", *_OTHER_ERRORS)

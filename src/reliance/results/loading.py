@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from reliance import files, results
-from reliance.impact.impact_results import Impact
-from reliance.refit.null_results import NullImportance
-from reliance.refit.results import AlgorithmReliance
+from reliance.results import files
+from reliance.results import importance as results
+from reliance.results.algorithm import AlgorithmReliance
+from reliance.results.impact import Impact
+from reliance.results.null import NullImportance
 
 _READERS: dict[str, Callable[..., Any]] = {
     "Importance": results.load,

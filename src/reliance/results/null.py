@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from reliance import export, files, inference, plots
-from reliance.records import Record
-from reliance.results import TestResult
-from reliance.words import shown
+from reliance import inference, plots
+from reliance._core.words import shown
+from reliance.results import export, files
+from reliance.results.importance import TestResult
+from reliance.results.records import Record
 
 Floats = NDArray[np.float64]
 FITS = ("normal", "lognormal", "gamma")

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._array import (
+from reliance._core.arrays import (
     Array,
     device,
     from_host,
@@ -24,7 +24,7 @@ from reliance._array import (
     sum_dtype,
     to_host,
 )
-from reliance.words import shown
+from reliance._core.words import shown
 
 Host: TypeAlias = NDArray[np.float64]
 Values: TypeAlias = Callable[[slice | range, Array], Array]

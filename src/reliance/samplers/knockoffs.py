@@ -18,15 +18,15 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reliance._array import Array, describe, device, epsilon, from_host, is_array, namespace, sum_dtype, to_host
-from reliance.draws import Host, ValueDraws, check_columns, lower_factor, narrow, normal_values, upload, wide
-from reliance.rng import RandomState, resolve_key, stream
-from reliance.words import shown
+from reliance._core.arrays import Array, describe, device, epsilon, from_host, is_array, namespace, sum_dtype, to_host
+from reliance._core.streams import RandomState, resolve_key, stream
+from reliance._core.words import shown
+from reliance.samplers.draws import Host, ValueDraws, check_columns, lower_factor, narrow, normal_values, upload, wide
 
 Method: TypeAlias = Literal["equicorrelated", "sdp", "mvr"]
 Terms: TypeAlias = tuple[float, Host, Host]  # value, gradient, Hessian
 
-_COPIES = 64  # what the numbers of the stream are for: see `reliance.rng`
+_COPIES = 64  # what the numbers of the stream are for: see `reliance._core.streams`
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from reliance import _array
-from reliance._array import Array
-from reliance.draws import Host
-from reliance.words import listed
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance._core.words import listed
+from reliance.samplers.draws import Host
 
 LEVEL = 1e-3  # of a call: how often one with a right sampler is warned about
 _ROWS = 2048  # that are looked at
@@ -63,7 +63,7 @@ class Check:
 
     def _column(self, left: Host, values: Host, given: tuple[int, ...]) -> Misfit | None:
         # A rounding error depends on what was rounded.
-        if not left.std() > 100.0 * _array.epsilon(self.matrix) * np.abs(values).max():
+        if not left.std() > 100.0 * arrays.epsilon(self.matrix) * np.abs(values).max():
             return None
         own = (left - left.mean()) / left.std()
         size = own**2 - 1.0  # unlike |e|, hardly moved by the error of the line: the derivative has the mean 0
@@ -76,7 +76,7 @@ class Check:
         return Misfit(mean, spread)
 
     def _host(self, column: int) -> Host:
-        return np.asarray(_array.to_host(self.matrix[:, column])[self.rows], dtype=np.float64)
+        return np.asarray(arrays.to_host(self.matrix[:, column])[self.rows], dtype=np.float64)
 
     def _scores(self, column: int) -> Host:
         if column not in self.scores:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._array import (
+from reliance._core.arrays import (
     Array,
     device,
     from_host,
@@ -24,8 +24,8 @@ from reliance._array import (
     sum_dtype,
     to_host,
 )
-from reliance.draws import DonorDraws, Host, check_columns, take_columns
-from reliance.words import shown
+from reliance._core.words import shown
+from reliance.samplers.draws import DonorDraws, Host, check_columns, take_columns
 
 _CELLS = 2**21  # distances held at a time
 # Coordinates up to which a k-d tree is faster than all distances.

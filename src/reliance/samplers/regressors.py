@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from reliance._array import Array, device, epsilon, from_host, namespace, to_host
-from reliance.draws import Host, narrow, upload, wide
-from reliance.words import listed
+from reliance._core.arrays import Array, device, epsilon, from_host, namespace, to_host
+from reliance._core.words import listed
+from reliance.samplers.draws import Host, narrow, upload, wide
 
 _CHUNK = 4096  # rows of kernel values held at a time
 

@@ -1,18 +1,4 @@
-"""Conditional samplers: replacements for some columns given others, for relative and conditional importance.
-
-A sampler is fitted, ``fit(X, target, given)``, and hands over its draws for the evaluated rows, ``.on(X)``, in one of
-three forms (`reliance.draws`). Which one to take:
-
-=============  ==================================  ====================================================================
-name           draws                               right if
-=============  ==================================  ====================================================================
-"gaussian"     linear mean + a donor's residual    the target is linear in the given columns, with the same errors
-"residual"     smooth mean + a donor's residual    it is a smooth function of them, with the same errors everywhere
-"knn"          a near row's value                  any conditional distribution, few given columns
-"leaves"       the value of a row in the stratum   categories; any conditional distribution that a tree can separate
-"knockoffs"    Gaussian knockoffs                  to compare with them; not the conditional distribution
-=============  ==================================  ====================================================================
-"""
+"""Samplers of a conditional mean plus a residual, linear or smooth; and what a sampler's name stands for."""
 
 from __future__ import annotations
 
@@ -23,11 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from reliance._array import Array, device, epsilon, from_host, index_dtype, namespace, to_host
-from reliance.draws import (
-    DonorDraws,
-    Draws,
-    FittedSampler,
+from reliance._core.arrays import Array, device, epsilon, from_host, index_dtype, namespace, to_host
+from reliance._core.streams import Indices
+from reliance._core.words import listed, shown
+from reliance.samplers.draws import (
     Host,
     Normal,
     Residuals,
@@ -40,29 +25,9 @@ from reliance.draws import (
     take_columns,
     wide,
 )
-from reliance.knockoffs import Knockoffs
-from reliance.neighbours import KNN, Leaves
-from reliance.regressors import OLS, KernelRidge, LinearFit, Regressor, least_squares
-from reliance.rng import Indices
-from reliance.words import listed, shown
-
-__all__ = [
-    "KNN",
-    "OLS",
-    "DonorDraws",
-    "Draws",
-    "FittedSampler",
-    "Gaussian",
-    "KernelRidge",
-    "Knockoffs",
-    "Leaves",
-    "Normal",
-    "Residual",
-    "Residuals",
-    "Sampler",
-    "ValueDraws",
-    "resolve",
-]
+from reliance.samplers.knockoffs import Knockoffs
+from reliance.samplers.neighbours import KNN, Leaves
+from reliance.samplers.regressors import OLS, KernelRidge, LinearFit, Regressor, least_squares
 
 
 def resolve(sampler: str | Sampler) -> Sampler:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reliance import rng
-from reliance.plans import Drawn, Floats, Users
-from reliance.rng import Indices
+from reliance._core import streams
+from reliance._core.streams import Indices
+from reliance.plans.designs import Drawn, Floats, Users
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,5 +79,5 @@ class Values:
 
 def _uniforms(key: int, ids: Indices | None, rows: range, draw: int, count: int) -> Floats:
     if ids is None:
-        return rng.uniforms(key, rows.start, rows.stop, draw, count)
-    return rng.uniforms(key, 0, int(ids.max()) + 1, draw, count)[ids[rows.start : rows.stop]]
+        return streams.uniforms(key, rows.start, rows.stop, draw, count)
+    return streams.uniforms(key, 0, int(ids.max()) + 1, draw, count)[ids[rows.start : rows.stop]]

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from reliance import _array
-from reliance._array import Array
-from reliance.draws import FittedSampler, Residuals, check_finite, take_columns, wide
-from reliance.regressors import OLS, KernelRidge, least_squares
-from reliance.samplers import FittedGaussian, FittedResidual, Gaussian, Residual, copied, row_folds
-from reliance.words import shown
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance._core.words import shown
+from reliance.samplers.draws import FittedSampler, Residuals, check_finite, take_columns, wide
+from reliance.samplers.regressors import OLS, KernelRidge, least_squares
+from reliance.samplers.residual import FittedGaussian, FittedResidual, Gaussian, Residual, copied, row_folds
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Scrambler:
 
     def _least_squares(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> Any:
         try:
-            return least_squares(wide(X, given), wide(X, target), labels=given, eps=_array.epsilon(X))
+            return least_squares(wide(X, given), wide(X, target), labels=given, eps=arrays.epsilon(X))
         except ValueError as error:
             raise ValueError(
                 f"column {target[0]} of X cannot be predicted from the others by least squares: they are collinear or "
@@ -102,15 +102,15 @@ class _FittedClassifier:
     def on(self, X: Array) -> Any:
         assert self.scrambler.latent is not None
         low, high = _levels(X, self.column) or (0.0, 1.0)
-        Z = _array.to_host(take_columns(X, self.given))
-        is_high = _array.to_host(X[:, self.column]) == high
+        Z = arrays.to_host(take_columns(X, self.given))
+        is_high = arrays.to_host(X[:, self.column]) == high
         share = np.clip(self._probabilities(Z, is_high), 0.0, 1.0)
         # The row's own value is the high one where its number is above the cut: a number from that part.
         cut = 1.0 - share
-        u = np.asarray(_array.to_host(X[:, self.scrambler.latent]), dtype=np.float64)
+        u = np.asarray(arrays.to_host(X[:, self.scrambler.latent]), dtype=np.float64)
         latent = np.where(is_high, cut + (1.0 - u) * share, u * cut)
-        xp, dev = _array.namespace(X), _array.device(X)
-        kept, lent = (_array.from_host(a[:, None], xp, dev, X.dtype) for a in (cut, latent))
+        xp, dev = arrays.namespace(X), arrays.device(X)
+        kept, lent = (arrays.from_host(a[:, None], xp, dev, X.dtype) for a in (cut, latent))
         return Thresholds(kept, lent, low, high)
 
     def _probabilities(self, Z: Any, is_high: Any) -> Any:
@@ -136,5 +136,5 @@ def _is_kernel_ridge(regressor: Any) -> bool:
 
 def _levels(X: Array, column: int) -> tuple[float, float] | None:
     """The two values of a column; None if it has another number of them."""
-    values = np.unique(_array.to_host(X[:, column]))
+    values = np.unique(arrays.to_host(X[:, column]))
     return (float(values[0]), float(values[1])) if len(values) == 2 else None

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from reliance import _array, rng, tables
-from reliance._array import Array
-from reliance.checked_arrays import as_array
-from reliance.inputs import Problem
-from reliance.words import closest, listed, shown
+from reliance._core import arrays, streams
+from reliance._core.arrays import Array
+from reliance._core.words import closest, listed, shown
+from reliance.data import tables
+from reliance.data.checked_arrays import as_array
+from reliance.engine.inputs import Problem
 
 REST = "rest"
 
@@ -29,7 +30,7 @@ class Variables:
     columns : dict
         The columns of each name.
     coded : tuple of int
-        Columns of codes, which are no numbers (see `reliance.tables`).
+        Columns of codes, which are no numbers (see `reliance.data.tables`).
     """
 
     matrix: Array
@@ -39,8 +40,8 @@ class Variables:
 
     def with_uniforms(self, key: int) -> Variables:
         """With one more column: a number in [0, 1) for each row."""
-        xp, dev = _array.namespace(self.matrix), _array.device(self.matrix)
-        u = _array.from_host(rng.uniforms(key, 0, int(self.matrix.shape[0]), 0, 1), xp, dev, self.matrix.dtype)
+        xp, dev = arrays.namespace(self.matrix), arrays.device(self.matrix)
+        u = arrays.from_host(streams.uniforms(key, 0, int(self.matrix.shape[0]), 0, 1), xp, dev, self.matrix.dtype)
         return replace(self, matrix=xp.concat([self.matrix, u], axis=1))
 
     def given(self, wanted: Any, target: tuple[int, ...]) -> tuple[int, ...]:
@@ -73,8 +74,8 @@ def gather(problem: Problem, context: Any, y: Array | None, moved: bool = False)
     flat = problem.flat
     columns: dict[str, tuple[int, ...]] = {name: (j,) for j, name in enumerate(problem.names)}
     if context is None:
-        return Variables(_array.as_floating(flat), int(flat.shape[1]), columns, problem.coded)
-    parts, width = [_array.as_floating(flat)], int(flat.shape[1])
+        return Variables(arrays.as_floating(flat), int(flat.shape[1]), columns, problem.coded)
+    parts, width = [arrays.as_floating(flat)], int(flat.shape[1])
     for name, values in _checked_context(context, flat, moved).items():
         if name in columns:
             raise ValueError(f"context: {shown(name)} is the name of a feature, too; give the variable another name")
@@ -82,8 +83,8 @@ def gather(problem: Problem, context: Any, y: Array | None, moved: bool = False)
             raise ValueError(f"context: {shown(name)} equals y; the label cannot be conditioned on")
         columns[name] = tuple(range(width, width + int(values.shape[1])))
         width += int(values.shape[1])
-        parts.append(_array.namespace(flat).astype(values, parts[0].dtype))
-    return Variables(_array.namespace(flat).concat(parts, axis=1), int(flat.shape[1]), columns, problem.coded)
+        parts.append(arrays.namespace(flat).astype(values, parts[0].dtype))
+    return Variables(arrays.namespace(flat).concat(parts, axis=1), int(flat.shape[1]), columns, problem.coded)
 
 
 def gather_training(fit_on: Any, evaluated: Variables, X: Array, moved: bool = False) -> Array:
@@ -94,14 +95,14 @@ def gather_training(fit_on: Any, evaluated: Variables, X: Array, moved: bool = F
     if tables.is_table(rows):
         rows = _same_columns(tables.numeric_columns(rows, "fit_on[0]"), evaluated)
     rows = _beside(as_array(rows, "fit_on[0]"), X, moved)
-    if _array.namespace(rows) is not _array.namespace(X) or _array.device(rows) != _array.device(X):
-        raise TypeError(f"fit_on: X_train is a {_array.describe(rows)} but X is a {_array.describe(X)}: convert it")
+    if arrays.namespace(rows) is not arrays.namespace(X) or arrays.device(rows) != arrays.device(X):
+        raise TypeError(f"fit_on: X_train is a {arrays.describe(rows)} but X is a {arrays.describe(X)}: convert it")
     if len(rows.shape) < 2 or rows.shape[0] < 2:
         raise ValueError(
             f"fit_on: X_train has shape {tuple(rows.shape)}: pass at least 2 rows of features, or no fit_on to fit the "
             "sampler on the rows of X"
         )
-    xp = _array.namespace(rows)
+    xp = arrays.namespace(rows)
     flat = xp.reshape(rows, (rows.shape[0], -1))
     if int(flat.shape[1]) != evaluated.width:
         raise ValueError(f"fit_on: X_train has {flat.shape[1]} columns but X has {evaluated.width}")
@@ -167,9 +168,9 @@ def _checked_context(context: Any, flat: Array, moved: bool) -> dict[str, Array]
     found = {}
     for name, given in context.items():
         values = _beside(as_array(given, f"context[{shown(name)}]"), flat, moved)
-        if _array.namespace(values) is not _array.namespace(flat) or _array.device(values) != _array.device(flat):
+        if arrays.namespace(values) is not arrays.namespace(flat) or arrays.device(values) != arrays.device(flat):
             raise TypeError(
-                f"context[{shown(name)}] is a {_array.describe(values)} but X is a {_array.describe(flat)}: convert it"
+                f"context[{shown(name)}] is a {arrays.describe(values)} but X is a {arrays.describe(flat)}: convert it"
             )
         if values.ndim not in (1, 2) or values.shape[0] != flat.shape[0]:
             raise ValueError(
@@ -198,11 +199,11 @@ def _same_columns(columns: Mapping[str, Array], evaluated: Variables) -> Array:
 
 def _beside(values: Array, X: Array, moved: bool) -> Array:
     if moved and isinstance(values, np.ndarray):
-        return _array.from_host(values, _array.namespace(X), _array.device(X))
+        return arrays.from_host(values, arrays.namespace(X), arrays.device(X))
     return values
 
 
 def _is_label(values: Array, y: Array) -> bool:
-    host = _array.to_host(values)
-    label = _array.to_host(y)
+    host = arrays.to_host(values)
+    label = arrays.to_host(y)
     return label.ndim == 1 and host.shape[1] == 1 and np.array_equal(host[:, 0], label) and len(np.unique(label)) > 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from reliance.words import listed
+from reliance._core.words import listed
 
 
 @functools.cache

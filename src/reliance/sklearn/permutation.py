@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import plans
-from reliance.inputs import prepare
-from reliance.measuring import measure
-from reliance.models import Model
-from reliance.results import Importance
+from reliance._core.words import short, shown
+from reliance.engine.inputs import prepare
+from reliance.methods.measuring import measure
+from reliance.models.calling import Model
+from reliance.plans import designs
+from reliance.results.importance import Importance
 from reliance.sklearn import scorers
 from reliance.sklearn.replay import Replay, seed_of
 from reliance.sklearn.rows import Rows, read_rows
 from reliance.sklearn.scorers import Reading
-from reliance.words import short, shown
 
 # Estimators check their input at each call: few, large calls.
 _CALL_ROWS = 16384
@@ -148,7 +148,7 @@ def _measured(
     """The importances of some columns under every scorer; scorers that read the same response share its evaluation."""
     found: dict[str, Importance] = {}
     # A replay keeps its place, and workers may be threads: each has its own.
-    plan = plans.Permutations(len(part.array), repeats, Replay(replay.seed, replay.population, replay.samples))
+    plan = designs.Permutations(len(part.array), repeats, Replay(replay.seed, replay.population, replay.samples))
     groups: dict[tuple[Any, ...], list[str]] = {}
     for name, reading in readings.items():
         groups.setdefault((reading.response, reading.form), []).append(name)

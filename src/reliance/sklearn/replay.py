@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.words import shown
+from reliance._core.words import shown
 
 Indices = NDArray[np.int64]
 

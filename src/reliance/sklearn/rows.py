@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import tables
+from reliance.data import tables
 
 
 @dataclass(frozen=True, eq=False)

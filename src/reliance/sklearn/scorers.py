@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.losses import Loss, Metric, resolve
-from reliance.responses import label_positions
+from reliance.losses.functions import Loss, Metric, resolve
+from reliance.models.responses import label_positions
 from reliance.sklearn.rows import Rows
 
 SINGLE = "the score"  # the name of a scorer that is the only one

@@ -1,0 +1,1 @@
+"""The one loop: stores of rows, blocks, the model's answers, sums."""

@@ -1,0 +1,41 @@
+"""From sums to uncertainty: variances, intervals, tests, and what a fitted sampler adds."""
+
+from reliance.inference.summary import (
+    ALTERNATIVES,
+    METHODS,
+    Floats,
+    Summary,
+    adjust,
+    check_known,
+    check_level,
+    interval,
+    known_interval,
+    lent_units,
+    null_value,
+    risk,
+    satterthwaite,
+    summarize,
+    t_quantile,
+    t_test,
+    test,
+)
+
+__all__ = [
+    "ALTERNATIVES",
+    "METHODS",
+    "Floats",
+    "Summary",
+    "adjust",
+    "check_known",
+    "check_level",
+    "interval",
+    "known_interval",
+    "lent_units",
+    "null_value",
+    "risk",
+    "satterthwaite",
+    "summarize",
+    "t_quantile",
+    "t_test",
+    "test",
+]

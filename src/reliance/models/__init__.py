@@ -1,0 +1,6 @@
+"""Models that say more about themselves than a function does, and models of other libraries."""
+
+from reliance.models.adapters import onnx
+from reliance.models.calling import FirstLayer, Linear, Model
+
+__all__ = ["FirstLayer", "Linear", "Model", "onnx"]

@@ -1,0 +1,1 @@
+"""What comes back: frozen results that print, plot, save and tabulate alike."""

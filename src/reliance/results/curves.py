@@ -1,0 +1,36 @@
+"""Partial dependence at the values that occur, and the curves of single rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance.results.records import Record
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve(Record):
+    """The mean prediction for each value of a feature, at the m distinct values that occur in the data.
+
+    Attributes
+    ----------
+    values : array (m,), or (m, g) for a group of g columns
+        Sorted, groups by their first column, then by the second, and so on.
+    mean : array (m, *outputs)
+        Partial dependence: the (weighted) mean over all rows of the prediction with the feature at the value.
+    ice : array (n, m, *outputs) or None
+        Individual conditional expectation: the same for each row, with ``keep="ice"``.
+    labels : tuple of m str, or None
+        Where the values are codes of text, categories or dates of a table: what they stand for.
+    """
+
+    values: Floats
+    mean: Floats
+    ice: Floats | None = None
+    labels: tuple[str, ...] | None = None
+
+    _dtypes = dict.fromkeys(("values", "mean", "ice"), np.float64)
