@@ -18,11 +18,11 @@ from reliance._core.arrays import Array
 
 # Units in the last place of an output, or of its typical size, that a prediction may move by: where a batch changes
 # something or it is not known, and how many times the measured change. Where it changes nothing fewer do for float32,
-# of which 16 units may well be a feature's effect (1e6 + x), and none for 16-bit outputs.
-# Measured on networks of NumPy, torch and JAX with 1 to 3 hidden layers of 16 to 512 units, 5 to 1000 rows: between
-# base pass and tiles outputs moved by up to 64 units, and of 4320 outputs none moved by more than this.
+# of which 16 units may well be a feature's effect (1e6 + x), and none for 16-bit outputs. docs/design.md has what was
+# measured, and where it is not enough.
 ROUNDING = 16
-_UNMOVED = {8: 16.0, 4: 4.0, 2: 0.0, 1: 0.0}
+_FLOOR = {8: 32.0, 4: 16.0, 2: 1.0, 1: 1.0}
+_UNMOVED = {8: 32.0, 4: 4.0, 2: 0.0, 1: 0.0}
 _TIMES = 8
 _MOST_BY_TIMES = 1024  # rounding is no larger: a larger change is that of 16-bit numbers inside the model
 # 16-bit outputs are so coarse that most features move them by a few units: there is room for what was measured, only.
@@ -75,7 +75,7 @@ def measured(predictions: Array, rows: Array | None = None, again: Array | None 
         typical = _typical(sizes)
         scale = xp.where(sizes < typical, typical, sizes)
         if own is None:
-            units, apart, random = ROUNDING if arrays.itemsize(predictions) > 2 else _HALF_TIMES, nothing, never
+            units, apart, random = max(_FLOOR[arrays.itemsize(predictions)], _HALF_TIMES), nothing, never
             return Slack(units * arrays.epsilon(predictions) * scale, apart, random)
         units, apart, random = _units(own, again, xp.take(scale, rows, axis=0))
         return Slack(units * scale, apart, random)
@@ -106,7 +106,7 @@ def _units(own: Array, again: Array, scale: Array) -> tuple[Array, Array, Array]
     spread = xp.mean(xp.abs(own - xp.mean(own, axis=0)), axis=0)
     sized = min(_LARGEST_UNITS * eps, _LARGEST_SHARE) * scale
     beyond = xp.any((apart > sized) & (apart > _LARGEST_SPREAD * spread), axis=0)
-    least = xp.full_like(units, 1.0 if half else float(ROUNDING))
+    least = xp.full_like(units, _FLOOR[size])
     if half:
         allowed = _HALF_TIMES * _largest(units, least)
     else:
