@@ -8,7 +8,7 @@ with safe_import():
     import numpy as np
 
     import reliance as rl
-    from reliance.plans.designs import Pairs, Plan, Resample, Shifts, tiles
+    from reliance.plans import Pairs, Plan, Resample, Shifts, tiles
 
 
 def make_plan(kind: str, n: int, draws: int) -> Plan:

@@ -10,7 +10,7 @@ import numpy as np
 
 import oracles
 import reliance as rl
-from reliance.plans import designs
+from reliance import plans
 
 KEY = 20240
 
@@ -28,11 +28,11 @@ class Method:
 
 
 METHODS = {
-    "ablation": Method(rl.ablation_importance, lambda n: designs.Resample(n, 3, KEY), {"draws": 3}),
-    "permutation": Method(rl.permutation_importance, lambda n: designs.Shifts(n, 4, KEY), {"draws": 4}),
-    "all": Method(rl.model_reliance, designs.Pairs, {"pairs": "all"}),
-    "halves": Method(rl.model_reliance, lambda n: designs.halves(n, KEY), {"pairs": "halves"}),
-    "shifts": Method(rl.model_reliance, lambda n: designs.Shifts(n, 3, KEY), {"pairs": 3}),
+    "ablation": Method(rl.ablation_importance, lambda n: plans.Resample(n, 3, KEY), {"draws": 3}),
+    "permutation": Method(rl.permutation_importance, lambda n: plans.Shifts(n, 4, KEY), {"draws": 4}),
+    "all": Method(rl.model_reliance, plans.Pairs, {"pairs": "all"}),
+    "halves": Method(rl.model_reliance, lambda n: plans.halves(n, KEY), {"pairs": "halves"}),
+    "shifts": Method(rl.model_reliance, lambda n: plans.Shifts(n, 3, KEY), {"pairs": 3}),
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import oracles
 import reliance as rl
-from reliance.plans import designs
+from reliance import plans
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 KEY = 11
@@ -133,7 +133,7 @@ def test_interactions_equal_literal_loops(backend, draws):
     if draws == "all":
         donors, mask = oracles.all_pairs(n)
     else:
-        donors, mask = designs.Shifts(n, 4, KEY).donors(range(n), range(4)), None
+        donors, mask = plans.Shifts(n, 4, KEY).donors(range(n), range(4)), None
     found = literal_importances(backend.rounded(X), backend.rounded(y), donors, mask)
     result = rl.interaction_importance(product, backend.asarray(X), backend.asarray(y), draws=draws, rng=KEY)
     assert result.pairs == (("x0", "x1"), ("x0", "x2"), ("x1", "x2"))
@@ -187,7 +187,7 @@ def test_interactions_of_columns_that_are_called_like_pairs(names, route):
 def test_weighted_interactions_equal_literal_loops():
     X, n = rows(9), 9
     y, weights = noisy(X), np.linspace(0.5, 2.0, 9)
-    donors = designs.Shifts(n, 5, KEY).donors(range(n), range(5))
+    donors = plans.Shifts(n, 5, KEY).donors(range(n), range(5))
     found = literal_importances(X, y, donors, None, weights)
     result = rl.interaction_importance(product, X, y, draws=5, weights=weights, rng=KEY, pairs=[(2, 0)])
     assert result.pairs == (("x2", "x0"),)
@@ -332,7 +332,7 @@ def literal_ratios(X, chosen, donors, columns):
 def test_distance_ratios_equal_literal_loops(backend):
     X = rows(30)
     X[:, 1] = X[:, 0] + 0.1 * X[:, 1]
-    donors = designs.Shifts(30, 1, KEY).donors(range(30), range(1))[:, 0]
+    donors = plans.Shifts(30, 1, KEY).donors(range(30), range(1))[:, 0]
     result = rl.extrapolation_check(backend.asarray(X), features=[0, 2, (0, 1)], rng=KEY)
     expected = [literal_ratios(backend.rounded(X), range(30), donors, columns) for columns in ((0,), (2,), (0, 1))]
     tolerance = 1e-10 if backend.dtype == "float64" else 1e-4

@@ -10,15 +10,15 @@ import reliance as rl
 from methods import KEY, donor_table
 from oracles import CASES
 from relative_cases import Counted, base_rows, correlated, regression, scrambled_table
+from reliance import plans
 from reliance._core import streams
 from reliance._core.arrays import to_host
-from reliance.plans import designs
 from reliance.samplers import residual as samplers
 
 PLANS = {
-    "all": ("all", designs.Pairs),
-    "halves": ("halves", lambda n: designs.halves(n, KEY)),
-    "shifts": (5, lambda n: designs.Shifts(n, 5, KEY)),
+    "all": ("all", plans.Pairs),
+    "halves": ("halves", lambda n: plans.halves(n, KEY)),
+    "shifts": (5, lambda n: plans.Shifts(n, 5, KEY)),
 }
 WEIGHTS = np.asarray([0.5, 2.0, 1.0, 0.0, 3.0, 1.0, 0.25, 1.5, 1.0, 0.75, 1.0, 2.0])
 GROUPS = [(0,), (1, 3), (2,)]
@@ -91,7 +91,7 @@ def test_several_losses_share_the_evaluations():
     found = rl.conditional_model_reliance(model, X, y, loss=names, rng=KEY)
     assert list(found) == names
     for name in names:
-        _, answers = literal(X, y, [(j,) for j in range(4)], designs.Pairs(len(X)), "ratio", loss=name)
+        _, answers = literal(X, y, [(j,) for j in range(4)], plans.Pairs(len(X)), "ratio", loss=name)
         np.testing.assert_allclose(found[name].values, [a.value for a in answers], rtol=1e-12)
         assert model.rows == base_rows(len(X)) + found[name].evaluations.sum()
 
@@ -100,7 +100,7 @@ def test_a_metric_of_all_pairs():
     """The metric of each of the n - 1 shifts of the data, averaged."""
     X, y = correlated(n=9, seed=2)
     found = rl.conditional_model_reliance(formula, X, y, loss="rmse", compare="difference", features=[0])
-    donors, _ = donor_table(designs.every_shift(9))
+    donors, _ = donor_table(plans.every_shift(9))
     table = scrambled_table(formula, X, y, (0,), fitted(X, (0,)), donors)
     expected = np.sqrt(table.L.mean(axis=0)).mean() - np.sqrt(table.l.mean())
     np.testing.assert_allclose(found.values, [expected], rtol=1e-12)
@@ -210,7 +210,7 @@ def test_other_regressors(name, crossfit):
 
     options = {"regressor": made, "crossfit": crossfit, "features": [0, 2], "pairs": 4, "rng": KEY}
     result = rl.conditional_model_reliance(formula, X, y, **options)
-    _, answers = literal(X, y, [(0,), (2,)], designs.Shifts(30, 4, KEY), "ratio", mean=mean)
+    _, answers = literal(X, y, [(0,), (2,)], plans.Shifts(30, 4, KEY), "ratio", mean=mean)
     np.testing.assert_allclose(result.values, [a.value for a in answers], rtol=1e-10)
     assert (result.std_error > 0).all()
 
@@ -412,7 +412,7 @@ def test_losses_of_classes_and_of_several_outputs(case):
     result = rl.conditional_model_reliance(chosen.formula, X, y, loss=chosen.loss, compare="difference")
     singles = [(j,) for j in range(4)]
     arguments = {"loss": chosen.loss, "predict": chosen.formula}
-    _, answers = literal(X, y, singles, designs.Pairs(12), "difference", **arguments)
+    _, answers = literal(X, y, singles, plans.Pairs(12), "difference", **arguments)
     np.testing.assert_allclose(result.values, [a.value for a in answers], rtol=1e-11, atol=1e-13)
 
 

@@ -21,7 +21,7 @@ import reliance as rl
 from conftest import MAKERS
 from hostile import loops
 from methods import KEY, METHODS, donor_table
-from reliance.plans import designs
+from reliance import plans
 
 # Namespace, variant of it, dtype: how many units in the last place of the largest loss may differ.
 UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -108,10 +108,10 @@ class Question:
         if self.plan == "halves":
             return donor_table(METHODS["halves"].plan(self.n))
         plan = {
-            "all": lambda: designs.Pairs(self.n),
-            "shifts": lambda: designs.Shifts(self.n, self.draws, self.key),
-            "permutation": lambda: designs.Shifts(self.n, self.draws, self.key),
-            "ablation": lambda: designs.Resample(self.n, self.draws, self.key),
+            "all": lambda: plans.Pairs(self.n),
+            "shifts": lambda: plans.Shifts(self.n, self.draws, self.key),
+            "permutation": lambda: plans.Shifts(self.n, self.draws, self.key),
+            "ablation": lambda: plans.Resample(self.n, self.draws, self.key),
         }[self.plan]()
         return donor_table(plan)
 

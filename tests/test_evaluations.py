@@ -9,8 +9,8 @@ import pytest
 
 import reliance as rl
 from methods import KEY, METHODS, donor_table
+from reliance import plans
 from reliance._core.arrays import to_host
-from reliance.plans import designs
 
 pytestmark = pytest.mark.once_per_device
 N = 10
@@ -80,7 +80,7 @@ def test_metrics_of_all_pairs_take_every_shift(backend, block):
     model = Recorder(backend)
     result = METHODS["all"](model, *numbered(backend), loss="rmse", block=block, compare="difference")
     assert result.evaluations.tolist() == [N * (N - 1)] * 2
-    assert_cells(model, result, designs.every_shift(N), block)
+    assert_cells(model, result, plans.every_shift(N), block)
 
 
 @pytest.mark.filterwarnings("ignore:model Recorder cannot be traced:UserWarning", "ignore:draws=25:UserWarning")
@@ -88,7 +88,7 @@ def test_metrics_of_all_pairs_take_every_shift(backend, block):
 def test_draws_beyond_one_ordering(backend, block):
     model = Recorder(backend)
     result = rl.permutation_importance(model, *numbered(backend), draws=25, rng=KEY, block=block)
-    assert_cells(model, result, designs.Shifts(N, 25, KEY), block)
+    assert_cells(model, result, plans.Shifts(N, 25, KEY), block)
 
 
 @pytest.mark.filterwarnings("ignore:model Recorder cannot be traced:UserWarning")
@@ -97,7 +97,7 @@ def test_an_odd_last_row_is_left_out_of_halves(backend):
     with pytest.warns(UserWarning, match="pairs='halves' leaves out the last of 11 rows"):
         result = rl.model_reliance(model, *numbered(backend, 11), pairs="halves", compare="difference", rng=KEY)
     assert result.n == 10
-    assert_cells(model, result, designs.halves(10, KEY))
+    assert_cells(model, result, plans.halves(10, KEY))
 
 
 @pytest.mark.parametrize("block", [None, 3, 8], ids=str)

@@ -81,7 +81,7 @@ def find_imports(tree: ast.Module, package: tuple[str, ...]) -> Iterator[Import]
 
 
 def check_module(name: str, source: str, package: tuple[str, ...] = ("reliance",)) -> list[str]:
-    """What the imports of a module do wrong, by its name, ``"plans.designs"`` say."""
+    """What the imports of a module do wrong, by its name, ``"plans.shifts"`` say."""
     faults = []
     module = name.partition(".")[0]  # a package has one place in the order
     for found in find_imports(ast.parse(source), package):
@@ -121,13 +121,13 @@ def test_import_direction(path: Path) -> None:
     ("module", "source", "wrong"),
     [
         ("losses.functions", "from reliance import plans", True),
-        ("losses.functions", "from reliance.plans.designs import Shifts", True),
-        ("losses.functions", "def f():\n    from reliance.plans.designs import Shifts", True),
+        ("losses.functions", "from reliance.plans.shifts import Shifts", True),
+        ("losses.functions", "def f():\n    from reliance.plans.shifts import Shifts", True),
         ("losses.functions", "import reliance", True),
         ("losses.checks", "from reliance.losses.functions import resolve", False),
-        ("plans.designs", "from reliance.losses.functions import resolve", False),
-        ("plans.designs", "from reliance._core.arrays import Array", False),
-        ("plans.designs", "if TYPE_CHECKING:\n    from reliance.engine.blocks import run", False),
+        ("plans.shifts", "from reliance.losses.functions import resolve", False),
+        ("plans.shifts", "from reliance._core.arrays import Array", False),
+        ("plans.shifts", "if TYPE_CHECKING:\n    from reliance.engine.blocks import run", False),
         ("results.importance", "from reliance.plots import bars", False),
         ("plots.curves", "from reliance.results import Importance", True),
         ("plots.curves", "def f():\n    import matplotlib.pyplot as plt", False),

@@ -12,7 +12,7 @@ import oracles
 import reliance as rl
 from methods import KEY, METHODS, assert_result, donor_table, tables
 from oracles import CASES
-from reliance.plans import designs
+from reliance import plans
 
 CASE = CASES["squared_error"]
 FIELDS = ("values", "base_risk", "replaced_risk", "row_values", "std_error", "skewness")
@@ -231,7 +231,7 @@ def test_any_shape_and_dtype(dtype, method, data):
 
     options = {} if method == "all" else {"draws": draws}
     result = METHODS[method](model, X, y, block=block, compare="difference", keep="rows", **options)
-    makers = {"all": designs.Pairs, "ablation": designs.Resample, "permutation": designs.Shifts}
+    makers = {"all": plans.Pairs, "ablation": plans.Resample, "permutation": plans.Shifts}
     donors, mask = donor_table(makers[method](n) if method == "all" else makers[method](n, draws, KEY))
     answers = [
         oracles.answer(oracles.loss_table(model, CASE.oracle, X, y, [j], donors, mask), "difference") for j in range(p)

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import oracles
 import reliance as rl
 from methods import KEY
-from reliance.plans import designs
+from reliance import plans
 
 GROUPS = {"a": [0], "b": [1], "bc": [1, 2], "nothing": [3]}
 
@@ -33,7 +33,7 @@ def data(n=13, seed=0):
 def donors(draws, n):
     if draws == "all":
         return np.array([[k for k in range(n) if k != i] for i in range(n)])
-    plan = designs.Shifts(n, draws, KEY)
+    plan = plans.Shifts(n, draws, KEY)
     return np.concatenate([plan.donors(range(n), range(k, k + 1)) for k in range(draws)], axis=1)
 
 

@@ -10,7 +10,7 @@ import oracles
 import reliance as rl
 from methods import METHODS, donor_table
 from oracles import CASES
-from reliance.plans import designs
+from reliance import plans
 
 metrics = pytest.importorskip("sklearn.metrics")
 pytestmark = pytest.mark.filterwarnings("ignore:the losses of:UserWarning")
@@ -85,7 +85,7 @@ def test_metrics_are_scikit_learns_in_every_draw(backend, name, method, weights)
         keep="rows",
     )
     exact, w = (backend.rounded(X), backend.rounded(y)), backend.rounded(weights)
-    plan = designs.every_shift(len(X)) if method == "all" else METHODS[method].plan(len(X))
+    plan = plans.every_shift(len(X)) if method == "all" else METHODS[method].plan(len(X))
     donors, _ = donor_table(plan)
     base, draws = expected_draws(predict, score, *exact, w, donors, compare)
     scale = float(np.max(np.abs(draws)))

@@ -9,8 +9,8 @@ import oracles
 import reliance as rl
 from methods import KEY, METHODS, assert_result, donor_table, tables
 from oracles import CASES
+from reliance import plans
 from reliance._core.arrays import to_host
-from reliance.plans import designs
 
 SINGLE = [(0,), (1,), (2,), (3,)]
 WEIGHTS = {
@@ -138,7 +138,7 @@ def test_draws_beyond_one_ordering(backend, draws):
             result = rl.permutation_importance(case.formula, *arrays, draws=draws, loss=case.loss, rng=KEY, keep="rows")
     else:
         result = rl.permutation_importance(case.formula, *arrays, draws=draws, loss=case.loss, rng=KEY, keep="rows")
-    donors, mask = donor_table(designs.Shifts(n, draws, KEY))
+    donors, mask = donor_table(plans.Shifts(n, draws, KEY))
     exact = backend.rounded(X), backend.rounded(y)
     expected = [oracles.loss_table(case.formula, case.oracle, *exact, c, donors, mask) for c in SINGLE]
     assert_result(backend, result, expected, "difference")

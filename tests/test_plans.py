@@ -8,24 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from methods import donor_table
+from reliance import plans
 from reliance._core import streams
-from reliance.plans import designs
 
 KEYS = st.integers(0, 2**128 - 1)
 SIZES = st.integers(2, 40)
 
 
 def permutations(n, draws, key):
-    return designs.Permutations(n, draws, lambda k: np.random.default_rng([key % 2**32, k]).permutation(n))
+    return plans.Permutations(n, draws, lambda k: np.random.default_rng([key % 2**32, k]).permutation(n))
 
 
 MAKERS = {
-    "shifts": designs.Shifts,
-    "resample": designs.Resample,
+    "shifts": plans.Shifts,
+    "resample": plans.Resample,
     "permutations": permutations,
-    "natural": lambda n, draws, key: designs.Shifts(n, min(draws, n - 1)),
-    "every_shift": lambda n, draws, key: designs.every_shift(n),
-    "halves": lambda n, draws, key: designs.halves(n + n % 2, key),
+    "natural": lambda n, draws, key: plans.Shifts(n, min(draws, n - 1)),
+    "every_shift": lambda n, draws, key: plans.every_shift(n),
+    "halves": lambda n, draws, key: plans.halves(n + n % 2, key),
 }
 KINDS = {"shifts": "shifts", "resample": "resample", "permutations": "permutations"}
 KINDS |= {"natural": "shifts", "every_shift": "pairs", "halves": "halves"}
@@ -77,7 +77,7 @@ def test_users_are_the_inverse_of_donors(maker, n, draws, key, data):
 @given(n=SIZES, draws=st.integers(1, 50), key=KEYS, seed=st.integers(0, 1000))
 @pytest.mark.parametrize("maker", [*MAKERS, "pairs"])
 def test_spread_is_the_sum_over_the_uses_of_a_donor(maker, n, draws, key, seed):
-    plan = designs.Pairs(n) if maker == "pairs" else MAKERS[maker](n, draws, key)
+    plan = plans.Pairs(n) if maker == "pairs" else MAKERS[maker](n, draws, key)
     donors, mask = donor_table(plan)
     v, expected = np.random.default_rng(seed).normal(size=plan.n), np.zeros(plan.n)
     for i in range(plan.n):
@@ -90,9 +90,9 @@ def test_spread_is_the_sum_over_the_uses_of_a_donor(maker, n, draws, key, seed):
 @given(n=SIZES, draws=st.integers(1, 50), key=KEYS, b=st.integers(1, 50), d=st.integers(1, 60))
 @pytest.mark.parametrize("maker", [*MAKERS, "pairs"])
 def test_tiles_cover_every_cell_once(maker, n, draws, key, b, d):
-    plan = designs.Pairs(n) if maker == "pairs" else MAKERS[maker](n, draws, key)
+    plan = plans.Pairs(n) if maker == "pairs" else MAKERS[maker](n, draws, key)
     seen = np.zeros((plan.n, plan.columns), dtype=int)
-    for tile in designs.tiles(plan, (b, d)):
+    for tile in plans.tiles(plan, (b, d)):
         assert 0 < len(tile.columns) <= d
         assert len(tile.rows) <= b or not plan.rectangular
         assert not any(tile.columns.start < cut < tile.columns.stop for cut in plan.cuts())
@@ -117,7 +117,7 @@ def test_plans_say_what_they_are(maker):
 
 @given(n=SIZES, draws=st.integers(1, 90), key=KEYS)
 def test_each_shift_is_a_derangement_that_uses_every_donor(n, draws, key):
-    donors, _ = donor_table(designs.Shifts(n, draws, key))
+    donors, _ = donor_table(plans.Shifts(n, draws, key))
     for k in range(draws):
         assert sorted(donors[:, k].tolist()) == list(range(n))
         assert (donors[:, k] != np.arange(n)).all()
@@ -133,7 +133,7 @@ def test_the_first_of_twice_as_many_draws_are_the_draws(maker, n, draws, key):
 
 @given(n=SIZES, key=KEYS, cycles=st.integers(1, 3))
 def test_a_whole_cycle_of_shifts_is_all_pairs(n, key, cycles):
-    donors, _ = donor_table(designs.Shifts(n, cycles * (n - 1), key))
+    donors, _ = donor_table(plans.Shifts(n, cycles * (n - 1), key))
     for cycle in range(cycles):
         part = donors[:, cycle * (n - 1) : (cycle + 1) * (n - 1)]
         for i in range(n):
@@ -142,14 +142,14 @@ def test_a_whole_cycle_of_shifts_is_all_pairs(n, key, cycles):
 
 @given(n=SIZES, draws=st.integers(1, 100), key=KEYS)
 def test_a_new_ordering_starts_where_the_shifts_end(n, draws, key):
-    cuts = designs.Shifts(n, draws, key).cuts()
+    cuts = plans.Shifts(n, draws, key).cuts()
     assert cuts == tuple(k for k in range(1, draws) if k % (n - 1) == 0)
 
 
 @given(n=SIZES, key=KEYS, draws=st.integers(1, 39))
 def test_order_and_shifts_are_the_circulant_design(n, key, draws):
     """Position q borrows from position (q + s_k) mod n: the form that the Fourier fit reads."""
-    plan = designs.Shifts(n, min(draws, n - 1), key)
+    plan = plans.Shifts(n, min(draws, n - 1), key)
     donors, _ = donor_table(plan)
     assert len(set(plan.shifts.tolist())) == plan.draws
     for k, shift in enumerate(plan.shifts.tolist()):
@@ -159,12 +159,12 @@ def test_order_and_shifts_are_the_circulant_design(n, key, draws):
 
 
 def test_orderings_of_later_cycles_are_new():
-    donors, _ = donor_table(designs.Shifts(30, 58, 7))
+    donors, _ = donor_table(plans.Shifts(30, 58, 7))
     assert not np.array_equal(donors[:, :29], donors[:, 29:])
 
 
 def test_every_ordering_and_shift_is_as_likely():
-    first = np.array([designs.Shifts(4, 1, key).donors(range(1), range(1))[0, 0] for key in range(3000)])
+    first = np.array([plans.Shifts(4, 1, key).donors(range(1), range(1))[0, 0] for key in range(3000)])
     np.testing.assert_allclose(np.bincount(first, minlength=4)[1:] / 3000, 1 / 3, atol=0.035)
 
 
@@ -172,7 +172,7 @@ def test_every_ordering_and_shift_is_as_likely():
 def test_halves_swap_partners(n):
     """Of one ordering of the key's: place q and place q + n/2."""
     order, half = np.random.Generator(np.random.Philox(key=7, counter=[0, 0, 1, 0])).permutation(n), n // 2
-    plan = designs.halves(n, 7)
+    plan = plans.halves(n, 7)
     assert plan.draws == 1
     donors = plan.donors(range(n), range(1))[:, 0]
     for place in range(half):
@@ -182,7 +182,7 @@ def test_halves_swap_partners(n):
 
 @given(n=SIZES)
 def test_every_shift_is_all_pairs_in_natural_order(n):
-    plan = designs.every_shift(n)
+    plan = plans.every_shift(n)
     donors, _ = donor_table(plan)
     assert plan.kind == "pairs"
     np.testing.assert_array_equal(donors, (np.arange(n)[:, None] + np.arange(1, n)) % n)
@@ -197,18 +197,18 @@ def test_iid_donors_are_an_independent_philox_stream(n, key, draw, data):
     start, stop = sorted(data.draw(st.lists(st.integers(0, n), min_size=2, max_size=2, unique=True)))
     philox = np.random.Philox(key=key, counter=[0, 0, 0, draw])
     expected = np.floor(np.random.Generator(philox).random(n) * n).astype(int)
-    found = designs.Resample(n, draw + 1, key).donors(range(start, stop), range(draw, draw + 1))
+    found = plans.Resample(n, draw + 1, key).donors(range(start, stop), range(draw, draw + 1))
     np.testing.assert_array_equal(found[:, 0], expected[start:stop])
 
 
 def test_resampled_donors_are_uniform_and_may_be_the_row_itself():
-    donors, _ = donor_table(designs.Resample(5, 4000, 3))
+    donors, _ = donor_table(plans.Resample(5, 4000, 3))
     np.testing.assert_allclose(np.bincount(donors.reshape(-1)) / donors.size, 0.2, atol=0.012)
     np.testing.assert_allclose((donors == np.arange(5)[:, None]).mean(axis=1), 0.2, atol=0.03)
 
 
 def test_pairs_are_a_rectangle():
-    plan = designs.Pairs(6)
+    plan = plans.Pairs(6)
     assert (plan.kind, plan.draws, plan.columns, plan.rectangular, plan.cuts()) == ("pairs", 5, 6, True, ())
     assert plan.donors(range(2, 4), range(1, 5)).tolist() == [1, 2, 3, 4]
     with pytest.raises(TypeError, match="rectangular"):
@@ -220,7 +220,7 @@ def test_pairs_are_a_rectangle():
 )
 @pytest.mark.parametrize("use", ["donors", "users", "spread"])
 def test_an_explicit_permutation_must_be_one(bad, use):
-    plan = designs.Permutations(3, 2, lambda k: [1, 2, 0] if k == 0 else bad)
+    plan = plans.Permutations(3, 2, lambda k: [1, 2, 0] if k == 0 else bad)
     calls = {
         "donors": lambda: plan.donors(range(3), range(2)),
         "users": lambda: plan.users(range(2)),

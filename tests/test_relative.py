@@ -12,8 +12,8 @@ import oracles
 import reliance as rl
 from methods import KEY, donor_table
 from relative_cases import Counted, base_rows, correlated, regression, scrambled_table
+from reliance import plans
 from reliance._core import streams
-from reliance.plans import designs
 from reliance.samplers import residual as samplers
 from reliance.samplers.residual import KNN, OLS, Gaussian, Leaves, Residual
 
@@ -127,7 +127,7 @@ def test_donors_residuals(backend, compare, weighted):
         keep="rows",
     )
     X, y, weights = backend.rounded(X), backend.rounded(y), backend.rounded(weights)
-    donors, mask = donor_table(designs.Shifts(12, DRAWS, KEY))
+    donors, mask = donor_table(plans.Shifts(12, DRAWS, KEY))
     means = [regression(X[:, given], X[:, list(g)], X[:, given]) for g in groups]
     tables = [
         scrambled_table(formula, X, y, g, mean, donors, mask, weights) for g, mean in zip(groups, means, strict=True)
@@ -191,7 +191,7 @@ def test_several_losses_are_one_evaluation(loss):
 def test_a_metric():
     X, y = correlated(30)
     found = relative(X, y, given=[1], features=[0], loss="rmse")
-    donors, _ = donor_table(designs.Shifts(30, DRAWS, KEY))
+    donors, _ = donor_table(plans.Shifts(30, DRAWS, KEY))
     table = scrambled_table(formula, X, y, (0,), regression(X[:, [1]], X[:, [0]], X[:, [1]]), donors)
     expected = np.sqrt(table.L.mean(axis=0)).mean() - np.sqrt(table.l.mean())
     np.testing.assert_allclose(found.values, [expected], rtol=1e-12)
@@ -433,7 +433,7 @@ def test_training_rows_make_the_means():
     train, _ = correlated(50, seed=6)
     found = relative(X, y, given=[1], features=[0], fit_on=(train, None))
     mean = regression(train[:, [1]], train[:, [0]], X[:, [1]])
-    donors, _ = donor_table(designs.Shifts(16, DRAWS, KEY))
+    donors, _ = donor_table(plans.Shifts(16, DRAWS, KEY))
     expected = oracles.answer(scrambled_table(formula, X, y, (0,), mean, donors), "difference")
     np.testing.assert_allclose(found.values, [expected.value], rtol=1e-12)
 

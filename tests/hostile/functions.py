@@ -14,7 +14,7 @@ import reliance as rl
 import reliance.sklearn
 from hostile import loops
 from hostile.loops import Data, Floats
-from reliance.plans import designs
+from reliance import plans
 
 KEY, N, P = 7, 12, 3
 _RNG = np.random.default_rng(5)
@@ -113,12 +113,12 @@ class Function:
 
 
 def _resampled(data: Data) -> Floats:
-    donors = designs.Resample(data.n, 2, KEY).donors(range(data.n), range(2))
+    donors = plans.Resample(data.n, 2, KEY).donors(range(data.n), range(2))
     return loops.drawn_differences(data, donors)
 
 
 def _nearest(data: Data) -> Floats:
-    return loops.nearest_ratios(data, designs.Shifts(data.n, 1, KEY).donors(range(data.n), range(1))[:, 0])
+    return loops.nearest_ratios(data, plans.Shifts(data.n, 1, KEY).donors(range(data.n), range(1))[:, 0])
 
 
 def _plain(public: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:

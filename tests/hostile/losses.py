@@ -127,9 +127,9 @@ def _true(labels: Any, predict: Any, loss: Any) -> Callable[[], Any]:
 
 def _auc_truth() -> np.ndarray:
     """1 - AUC of each of the n - 1 shifts, whose mean is over all pairs only for losses of rows."""
-    from reliance.plans import designs
+    from reliance import plans
 
-    donors = designs.Shifts(N, N - 1, KEY).donors(range(N), range(N - 1))
+    donors = plans.Shifts(N, N - 1, KEY).donors(range(N), range(N - 1))
 
     def area(scores: Any) -> float:
         wins = [

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from reliance import plans
 from reliance._core import arrays
 from reliance._core.arrays import Array
 from reliance._core.words import shown
@@ -27,8 +28,7 @@ from reliance.losses import functions as _losses
 from reliance.losses.functions import Loss, Metric
 from reliance.losses.outputs import is_whole
 from reliance.models.calling import changes_input, check_device, name_of, never_writes, unchecked
-from reliance.plans import designs
-from reliance.plans.designs import Plan, Tile
+from reliance.plans import Plan, Tile
 
 # Sums that wait on the device before they are fetched.
 _MOST_PENDING = 4096
@@ -193,7 +193,7 @@ def evaluate(
     block = (0, 0)
     for batch in batches(problem, plan, features, base.output_bytes):
         executor = make_executor(problem, plan, base, call, batch)
-        tiles = designs.tiles(plan, executor.capacity)
+        tiles = plans.tiles(plan, executor.capacity)
         sums = accumulate(executor, batch, tiles, advance)
         block = _block_used(executor.capacity, call.limit)
         for feature in batch:
@@ -318,7 +318,7 @@ def _tuned_rows(problem: Problem, plan: Plan, base: Base, call: Caller, feature:
     while size <= most:
         executor = _executor(problem, plan, base, call, tile_shape(problem, plan, size))
         b, d = executor.capacity
-        tile = next(iter(designs.tiles(plan, executor.capacity)))
+        tile = next(iter(plans.tiles(plan, executor.capacity)))
         rows, opened = tile.rows[:b], executor.open(tile)
         executor.fill(rows, tile)
         whole = len(rows) == len(tile.rows)

@@ -13,7 +13,8 @@ from reliance._core.arrays import Array, from_host, itemsize, namespace
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.engine.stores import ArrayStore
-from reliance.plans.designs import Floats, Tile, Users
+from reliance.plans import Tile, Users
+from reliance.plans.protocol import Floats
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from reliance.engine.kernels import Lending, Part, Predict
 from reliance.engine.stores import Values
 from reliance.losses.functions import Loss, Metric
 from reliance.models.calling import Model, check_prediction, name_of
-from reliance.plans.designs import Pairs, Plan, Rectangle, Tile, Users
+from reliance.plans import Pairs, Plan, Tile, Users
+from reliance.plans.protocol import Rectangle
 
 
 class Context(NamedTuple):

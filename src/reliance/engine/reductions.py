@@ -12,7 +12,8 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.plans.designs import Plan, Rectangle, Tile
+from reliance.plans import Plan, Tile
+from reliance.plans.protocol import Rectangle
 
 Floats = NDArray[np.float64]
 

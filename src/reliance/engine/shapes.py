@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from reliance import plans
 from reliance._core import arrays
 from reliance.data.features import Feature
 from reliance.engine.inputs import Problem
 from reliance.engine.reductions import Accumulator
 from reliance.losses.functions import Metric
-from reliance.plans import designs
-from reliance.plans.designs import Plan
+from reliance.plans import Plan
 
 # Rows of a block. On a CPU a block, whose losses are summed at once, may be several calls of the model, so that the
 # model's activations stay in the cache; an accelerator wants work.
@@ -54,7 +54,7 @@ def tile_shape(problem: Problem, plan: Plan, rows: int) -> tuple[int, int]:
         return even(plan.n, b), even(plan.columns, max(rows // b, 1))
     if plan.n > rows:
         return even(plan.n, rows), 1
-    longest = max(stop - start for start, stop in designs.stretches(plan))
+    longest = max(stop - start for start, stop in plans.protocol.stretches(plan))
     return plan.n, even(longest, max(rows // plan.n, 1))
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from reliance._core.streams import Indices, as_indices
 from reliance.models.ensembles import Ensemble
-from reliance.plans.designs import Classes
+from reliance.plans import Classes
 
 Floats = NDArray[np.float64]
 

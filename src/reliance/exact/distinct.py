@@ -8,7 +8,7 @@ from reliance._core import arrays
 from reliance._core.streams import as_indices
 from reliance.data.features import Feature
 from reliance.engine.inputs import Problem
-from reliance.plans.designs import Classes
+from reliance.plans import Classes
 
 
 def distinct_values(problem: Problem, feature: Feature) -> Classes | None:

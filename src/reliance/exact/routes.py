@@ -22,7 +22,7 @@ from reliance.exact.first_layer import FEWEST_COLUMNS, first_layer_problem
 from reliance.exact.linear import LinearRoute, linear_route
 from reliance.exact.trees import TreeRoute, tree_route
 from reliance.losses.outputs import is_output
-from reliance.plans.designs import Pairs, Plan
+from reliance.plans import Pairs, Plan
 
 R = TypeVar("R")
 ROUTES = ("auto", "plain", "distinct", "trees", "linear", "first_layer")

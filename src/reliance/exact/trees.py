@@ -29,7 +29,7 @@ from reliance.exact.tree_blocks import MaskEngine, Setting, TreeEngine, WalkEngi
 from reliance.exact.trust import Disagreement
 from reliance.losses.outputs import is_whole
 from reliance.models import calling, ensembles
-from reliance.plans.designs import Tile
+from reliance.plans import Tile
 
 Advance = Callable[[int], None]
 A = TypeVar("A")

@@ -13,7 +13,7 @@ from reliance import inference
 from reliance.exact.joint_moments import Monomial
 from reliance.exact.linear import LinearRoute
 from reliance.inference.summary import Summary, null_value
-from reliance.plans.designs import Plan
+from reliance.plans import Plan
 
 Floats = NDArray[np.float64]
 # Below this share of what its terms could add up to, a sum of squares has cancelled: at 1e-3 errors keep 12 digits.

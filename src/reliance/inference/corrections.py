@@ -27,7 +27,7 @@ from reliance.engine.inputs import Problem
 from reliance.engine.reductions import Moments
 from reliance.engine.stores import ArrayStore, Scrambled, Values
 from reliance.inference import freedom
-from reliance.plans.designs import Plan
+from reliance.plans import Plan
 from reliance.samplers.draws import Normal, Residuals, ValueDraws
 
 Floats = NDArray[np.float64]

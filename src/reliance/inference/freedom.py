@@ -19,7 +19,7 @@ from reliance._core.arrays import Array
 from reliance.data.features import Feature
 from reliance.engine.inputs import Problem
 from reliance.losses.functions import Metric
-from reliance.plans.designs import Plan
+from reliance.plans import Plan
 
 Floats = NDArray[np.float64]
 JACKKNIFE_GROUPS = 20

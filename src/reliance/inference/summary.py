@@ -21,7 +21,8 @@ from reliance.engine.reductions import Moments
 from reliance.inference.freedom import FEWEST, Support, degrees_of_freedom
 from reliance.inference.row_tests import rank_test, row_test, sign_flip_test
 from reliance.inference.variance import Kernel, hull, kernel, pair_means, population_variance, skewness, with_row_effect
-from reliance.plans.designs import Plan, halves_order
+from reliance.plans import Plan
+from reliance.plans.shifts import halves_order
 
 Floats = NDArray[np.float64]
 ALTERNATIVES = ("greater", "less", "two-sided")

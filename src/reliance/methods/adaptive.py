@@ -23,7 +23,7 @@ from reliance.inference.freedom import Support
 from reliance.inference.summary import Floats, Summary
 from reliance.losses.functions import has_rows
 from reliance.methods.measuring import COMPARE, base_risks, collect
-from reliance.plans.designs import Plan, Users
+from reliance.plans import Plan, Users
 from reliance.results.importance import Importance
 
 _FIRST = 8  # draws of the first round

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from reliance import plans
 from reliance._core.arrays import Array
 from reliance._core.streams import RandomState
 from reliance.data import tables
@@ -16,8 +17,7 @@ from reliance.engine.inputs import Block, Problem, Progress, check_choice, prepa
 from reliance.inference.corrections import Runner
 from reliance.methods.measuring import COMPARE, base_risks, checked_shifts, reliance_plan
 from reliance.methods.studies import Study, measured, result_of
-from reliance.plans import designs
-from reliance.plans.designs import Plan
+from reliance.plans import Plan
 from reliance.results.comparisons import RelativeImportance
 from reliance.results.importance import Importance
 from reliance.samplers import misfit, variables
@@ -132,7 +132,7 @@ def relative_importance(
     known = variables.gather(problem, context, y, moved)
     sets = variables.resolve_given(given, known)
     training = None if fit_on is None else variables.gather_training(fit_on, known, problem.flat, moved)
-    plan = designs.Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
+    plan = plans.Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
     found = _measure(problem, known, training, samplers.resolve(sampler), plan, compare, sets, "relative_importance")
     if not problem.several:
         return found[problem.losses[0].name] if isinstance(given, Mapping) else found[problem.losses[0].name][""]

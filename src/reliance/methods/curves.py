@@ -26,7 +26,8 @@ from reliance.exact.distinct import distinct_values
 from reliance.exact.routes import Job
 from reliance.losses.formulas import is_numeric
 from reliance.losses.outputs import output
-from reliance.plans.designs import Plan, Rectangle
+from reliance.plans import Plan
+from reliance.plans.protocol import Rectangle
 from reliance.results.curves import Curve
 
 Floats = NDArray[np.float64]

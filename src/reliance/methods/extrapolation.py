@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance import plans
 from reliance._core import arrays, streams
 from reliance._core.arrays import Array
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import shown
 from reliance.engine.inputs import Problem, check_choice, prepare
 from reliance.losses.functions import prediction_shift
-from reliance.plans import designs
 from reliance.results import export
 from reliance.results.records import Record
 from reliance.results.shown import frame
@@ -165,7 +165,7 @@ def extrapolation_check(
     order, outside, least = streams.ordering(problem.key, problem.n, 0), None, LIMITS[method]
     if method == "neighbours":
         chosen = np.sort(order[: int(rows)])
-        donors = designs.Shifts(problem.n, 1, problem.key).donors(range(problem.n), range(1))[chosen, 0]
+        donors = plans.Shifts(problem.n, 1, problem.key).donors(range(problem.n), range(1))[chosen, 0]
         values, outside = _distance_ratios(problem, scaled, chosen, donors)
     else:
         chosen = order[: min(int(rows), problem.n // 2)]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import inference
+from reliance import inference, plans
 from reliance._core.arrays import Array
 from reliance._core.streams import RandomState
 from reliance._core.words import listed, shown
@@ -24,8 +24,7 @@ from reliance.exact import routes
 from reliance.inference import identified, variance
 from reliance.losses.functions import has_rows
 from reliance.methods.measuring import base_risks, reliance_plan
-from reliance.plans import designs
-from reliance.plans.designs import Plan
+from reliance.plans import Plan
 from reliance.results import export
 from reliance.results.importance import TestResult
 from reliance.results.records import Record
@@ -251,7 +250,7 @@ def _plan(problem: Problem, draws: int | str) -> Plan:
         raise ValueError(f"draws={count} is too few to tell rows from draws: pass 3 or more, or 'all'")
     if count > problem.n - 1:
         raise ValueError(f"draws={count} is more than the {problem.n - 1} shifts of {problem.n} rows: pass 'all'")
-    return designs.Shifts(problem.n, count, problem.key)
+    return plans.Shifts(problem.n, count, problem.key)
 
 
 def _chosen_pairs(pairs: Any, problem: Problem) -> list[tuple[Feature, Feature]]:

@@ -26,7 +26,7 @@ from reliance.inference import identified
 from reliance.losses import outputs
 from reliance.losses.functions import Metric
 from reliance.methods.measuring import checked_shifts
-from reliance.plans.designs import Pairs, Plan, Shifts
+from reliance.plans import Pairs, Plan, Shifts
 from reliance.plans.partial import SomeRows
 from reliance.results.local import LocalImportance
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from reliance import inference
+from reliance import inference, plans
 from reliance._core.words import shown
 from reliance.engine import blocks
 from reliance.engine.blocks import Run
@@ -20,8 +20,7 @@ from reliance.inference.freedom import Support
 from reliance.inference.summary import Floats, Summary
 from reliance.losses.functions import Metric, has_rows
 from reliance.methods import curves
-from reliance.plans import designs
-from reliance.plans.designs import Plan
+from reliance.plans import Plan
 from reliance.results import importance as results
 from reliance.results.curves import Curve
 from reliance.results.importance import Importance
@@ -34,15 +33,15 @@ def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
     if isinstance(pairs, str) and pairs == "all":
         # A metric needs all rows of a draw at once: the same pairs, a whole shift at a time.
         whole = any(isinstance(function, Metric) for function in problem.losses)
-        return problem, designs.every_shift(problem.n) if whole else designs.Pairs(problem.n)
+        return problem, plans.every_shift(problem.n) if whole else plans.Pairs(problem.n)
     if isinstance(pairs, str) and pairs == "halves":
         if problem.n % 2:
             warnings.warn(f"pairs='halves' leaves out the last of {problem.n} rows", UserWarning, stacklevel=3)
             problem = problem.head(problem.n - 1)
-        return problem, designs.halves(problem.n, problem.key)
+        return problem, plans.halves(problem.n, problem.key)
     if isinstance(pairs, str):
         raise ValueError(f"pairs={shown(pairs)} is unknown: choose 'all', 'halves' or a number of shifts")
-    return problem, designs.Shifts(problem.n, checked_shifts(pairs, problem.n, "pairs"), problem.key)
+    return problem, plans.Shifts(problem.n, checked_shifts(pairs, problem.n, "pairs"), problem.key)
 
 
 def measure(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from reliance import plans
 from reliance._core.arrays import Array
 from reliance._core.streams import RandomState
 from reliance.engine.inputs import CURVES, Block, Progress, check_choice, check_draws, prepare
 from reliance.exact import routes
 from reliance.methods.adaptive import checked_goal, measure_until
 from reliance.methods.measuring import checked_shifts, measure, reliance_plan
-from reliance.plans import designs
-from reliance.plans.designs import Plan
+from reliance.plans import Plan
 from reliance.results.importance import Importance
 
 
@@ -119,7 +119,7 @@ def ablation_importance(
     goal = checked_goal(draws, precision, relative, top, budget)
 
     def plan(count: int) -> Plan:
-        return designs.Resample(problem.n, count, problem.key)
+        return plans.Resample(problem.n, count, problem.key)
 
     if goal is not None:
         return measure_until(problem, plan, goal, compare, "ablation_importance")
@@ -191,7 +191,7 @@ def permutation_importance(
     goal = checked_goal(draws, precision, relative, top, budget)
 
     def plan(count: int) -> Plan:
-        return designs.Shifts(problem.n, count, problem.key)
+        return plans.Shifts(problem.n, count, problem.key)
 
     if goal is not None:
         return measure_until(problem, plan, goal, compare, "permutation_importance")

@@ -28,7 +28,7 @@ from reliance.losses import functions as losses
 from reliance.losses import outputs
 from reliance.methods.measuring import reliance_plan
 from reliance.methods.variance_shares import effects_of, influential, share
-from reliance.plans.designs import Pairs, Plan
+from reliance.plans import Pairs, Plan
 from reliance.results import importance as results
 from reliance.results.importance import Importance
 

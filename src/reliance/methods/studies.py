@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import inference
+from reliance import inference, plans
 from reliance._core import arrays
 from reliance._core.arrays import Array
 from reliance._core.streams import Indices
@@ -25,8 +25,7 @@ from reliance.inference.corrections import DERIVATIVE_DRAWS, Effect, Runner
 from reliance.inference.freedom import FEWEST, Support, degrees_of_freedom, supports
 from reliance.inference.summary import Summary
 from reliance.losses.functions import has_rows
-from reliance.plans import designs
-from reliance.plans.designs import Plan
+from reliance.plans import Plan
 from reliance.results import importance as results
 from reliance.results.comparisons import Influence, jackknife_spread
 from reliance.results.importance import Importance
@@ -161,7 +160,7 @@ def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, 
     n = runner.problem.n
     # All pairs are drawn by nobody: neither should their error depend on a seed.
     key = 0 if plan.kind == "pairs" else runner.problem.key
-    few: Plan = plan if plan.kind == "halves" else designs.Shifts(n, min(DERIVATIVE_DRAWS, n - 1), key)
+    few: Plan = plan if plan.kind == "halves" else plans.Shifts(n, min(DERIVATIVE_DRAWS, n - 1), key)
     if isinstance(parts, Residuals) and parts.design is not None:
         count = 2 * len(feature.columns) * _count(few)
         runner.advance.expect(count)

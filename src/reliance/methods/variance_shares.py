@@ -18,7 +18,7 @@ from reliance.engine.stores import Lent
 from reliance.exact.distinct import distinct_values
 from reliance.inference.corrections import Runner
 from reliance.inference.summary import Summary
-from reliance.plans.designs import Pairs
+from reliance.plans import Pairs
 from reliance.plans.partial import SomeDonors, SomeRows
 
 Floats = NDArray[np.float64]

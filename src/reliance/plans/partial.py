@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.streams import Indices
-from reliance.plans.designs import Floats, Plan, Tile, Users
+from reliance.plans.protocol import Floats, Plan, Tile, Users
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import inference
+from reliance import inference, plans
 from reliance._core import arrays
 from reliance._core.arrays import Array
 from reliance.data.features import Feature
@@ -33,7 +33,6 @@ from reliance.losses.functions import Loss
 from reliance.methods import studies
 from reliance.models import calling
 from reliance.models.calling import Model
-from reliance.plans import designs
 from reliance.samplers import variables
 from reliance.samplers.scrambling import Scrambler
 
@@ -292,7 +291,7 @@ def _evaluated(question: Question, one: Fitted, count: int, share: _Share) -> tu
                 moments[m],
                 one.base.host_losses[m],
                 None,
-                designs.Pairs(problem.n),
+                plans.Pairs(problem.n),
                 question.compare,
                 keep_rows=False,
                 effect=effects[m] if question.influence else None,
@@ -310,7 +309,7 @@ _Found = list[tuple[tuple[Moments, ...], Sequence[Floats]]]
 def _switched(problem: Problem, one: Fitted, share: _Share, compare: str) -> _Found:
     """For each feature the moments of each loss, and what rows add through a fitted sampler: there is none."""
     problem = replace(problem, progress=share)
-    jobs = routes.jobs(problem, one.base, designs.Pairs(problem.n), "auto")
+    jobs = routes.jobs(problem, one.base, plans.Pairs(problem.n), "auto")
     run, jobs = routes.run(problem, jobs, one.base, one.call, "auto")
     linear = {f.name: job.linear for job in jobs for f in job.features if job.linear is not None}
     nothing = [np.zeros(problem.n)] * len(problem.losses)
@@ -324,7 +323,7 @@ def _switched(problem: Problem, one: Fitted, share: _Share, compare: str) -> _Fo
 
 def _scrambled(problem: Problem, one: Fitted, share: _Share, compare: str) -> _Found:
     """The same with residuals exchanged."""
-    known, plan = variables.gather(problem, None, None), designs.Pairs(problem.n)
+    known, plan = variables.gather(problem, None, None), plans.Pairs(problem.n)
     advance = Reporter(len(problem.features) * plan.n * plan.columns, share)
     study = studies.Study(Runner(problem, one.base, one.call, advance), known, None, Scrambler(), plan, compare)
     found: _Found = []

@@ -31,7 +31,7 @@ from reliance.inference import identified
 from reliance.inference.summary import Summary
 from reliance.losses.functions import Metric, resolve_all
 from reliance.models.calling import Model, name_of
-from reliance.plans.designs import Users
+from reliance.plans import Users
 from reliance.refit.bag_inference import Sums
 from reliance.refit.bag_pairs import Pairs, Uses, find_uses, left_out, make_pairs, padded_columns
 from reliance.refit.bag_trees import Words, check_fitted_on, differences, walk

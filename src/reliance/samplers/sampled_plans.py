@@ -12,7 +12,8 @@ import numpy as np
 
 from reliance._core import streams
 from reliance._core.streams import Indices
-from reliance.plans.designs import Drawn, Floats, Users
+from reliance.plans import Drawn, Users
+from reliance.plans.protocol import Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance import plans
 from reliance._core.words import short, shown
 from reliance.engine.inputs import prepare
 from reliance.methods.measuring import measure
 from reliance.models.calling import Model
-from reliance.plans import designs
 from reliance.results.importance import Importance
 from reliance.sklearn import scorers
 from reliance.sklearn.replay import Replay, seed_of
@@ -148,7 +148,7 @@ def _measured(
     """The importances of some columns under every scorer; scorers that read the same response share its evaluation."""
     found: dict[str, Importance] = {}
     # A replay keeps its place, and workers may be threads: each has its own.
-    plan = designs.Permutations(len(part.array), repeats, Replay(replay.seed, replay.population, replay.samples))
+    plan = plans.Permutations(len(part.array), repeats, Replay(replay.seed, replay.population, replay.samples))
     groups: dict[tuple[Any, ...], list[str]] = {}
     for name, reading in readings.items():
         groups.setdefault((reading.response, reading.form), []).append(name)

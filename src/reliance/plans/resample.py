@@ -1,0 +1,27 @@
+"""Independent donors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reliance._core import streams
+from reliance._core.streams import Indices
+from reliance.plans.drawn import Drawn
+
+
+@dataclass(frozen=True)
+class Resample(Drawn):
+    """Merrick's draws: every row of every draw borrows from an independent, uniform row, itself included."""
+
+    n: int
+    draws: int
+    key: int
+    kind: str = "resample"
+    rectangular: bool = False
+    lends: bool = True
+
+    def donors(self, rows: range, columns: range) -> Indices:
+        drawn = [streams.iid_donors(self.key, self.n, rows.start, rows.stop, k) for k in columns]
+        return np.stack(drawn, axis=1)
