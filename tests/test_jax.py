@@ -221,8 +221,9 @@ def test_functional_lowers_for_cuda(block):
 SHARDED = """
     import random
     import jax, jax.numpy as jnp, numpy as np
-    from reliance import blocks, executors, plans
-    from reliance.inputs import prepare
+    from reliance.engine import blocks, executors
+    from reliance.plans import designs as plans
+    from reliance.engine.inputs import prepare
 
     n, p, devices = 33, 2, jax.devices()
     assert len(devices) == 8, devices

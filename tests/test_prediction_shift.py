@@ -111,7 +111,7 @@ def test_classifiers_move_their_probabilities():
     ],
 )
 def test_a_ratio_to_nothing_is_an_error(call):
-    with pytest.raises(ValueError, match=r"is 0 under loss='prediction_shift': use compare='difference'"):
+    with pytest.raises(ValueError, match=r"is 0 under loss='prediction_shift', not above 0: use compare='difference'"):
         call(loss="prediction_shift", compare="ratio")
     with pytest.raises(ValueError, match=r"y is None but loss='squared_error' needs labels.*'prediction_shift'"):
         call(loss="squared_error")
