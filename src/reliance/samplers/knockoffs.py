@@ -115,7 +115,7 @@ def knockoff_filter(W: ArrayLike, *, fdr: float = 0.1, offset: int = 1) -> tuple
     ``T = min {t > 0 : (offset + #{W_j <= -t}) / #{W_j >= t} <= fdr}``; selected are the W_j >= T. With offset=1
     (knockoff+) the false discovery rate is at most ``fdr``, provided that the statistics are antisymmetric: exchanging
     X_j and X~_j changes the sign of W_j and nothing else. That needs a model fitted on [X, X~] without knowing which is
-    which, for instance W_j = |b_j| - |b~_j|. The importances of a model that was fitted on X alone are not such
+    which, for instance W_j = ``|b_j| - |b~_j|``. The importances of a model that was fitted on X alone are not such
     statistics.
 
     Parameters
