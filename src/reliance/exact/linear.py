@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from reliance._core import arrays
 from reliance._core.arrays import Array
 from reliance.data.features import Feature
+from reliance.engine import known_models
 from reliance.engine.executors import Base
 from reliance.engine.inputs import Problem
 from reliance.engine.reductions import Moments
@@ -109,7 +110,7 @@ def linear_route(problem: Problem, base: Base) -> LinearRoute | None:
     """
     measured = real_losses(problem.losses)
     squares = len(measured) == 1 and is_squared(measured[0])
-    form = trust.linear_form(problem) if squares and len(base.targets[0].shape) == 1 else None
+    form = known_models.linear_form(problem) if squares and len(base.targets[0].shape) == 1 else None
     if form is None:
         return None
     coef, intercept = form

@@ -18,7 +18,7 @@ import numpy as np
 
 from reliance._core import arrays
 from reliance.data.features import Feature
-from reliance.engine import blocks
+from reliance.engine import blocks, known_models
 from reliance.engine.executors import Base
 from reliance.engine.inputs import Problem
 from reliance.engine.reductions import Accumulator, Moments
@@ -28,7 +28,7 @@ from reliance.exact.leaf_masks import skeleton
 from reliance.exact.tree_blocks import MaskEngine, Setting, TreeEngine, WalkEngine
 from reliance.exact.trust import Disagreement
 from reliance.losses.outputs import is_whole
-from reliance.models import calling, ensembles
+from reliance.models import ensembles
 from reliance.plans import Tile
 
 Advance = Callable[[int], None]
@@ -129,8 +129,8 @@ def tree_route(problem: Problem, base: Base) -> TreeRoute | None:
 
     Raises `trust.Disagreement` if the trees do not predict what their library predicts.
     """
-    ensemble = calling.ensemble_of(problem.model)
-    if ensemble is None or len(problem.store.shape) != 1 or ensemble.n_features != problem.flat.shape[1]:
+    ensemble = known_models.ensemble(problem)
+    if ensemble is None or len(problem.store.shape) != 1:
         return None
     trust.check_trees(problem, base, ensemble)
     used = np.unique(ensemble.feature[ensemble.feature >= 0]).tolist()

@@ -39,14 +39,6 @@ def words(problem: Problem, route: str) -> str:
     return f"route={route!r}: model {calling.name_of(problem.model.source)[:80]} does not predict what {what}"
 
 
-def linear_form(problem: Problem) -> tuple[Floats, float] | None:
-    """Coefficients and intercept of a model of these rows that is known to be linear, and takes them as numbers."""
-    if problem.coded or problem.model.method not in (None, "predict"):
-        return None
-    form = calling.linear_form(problem.model.source)
-    return None if form is None or form[0].shape != (problem.flat.shape[1],) else form
-
-
 def reproduces(
     problem: Problem,
     base: Base,

@@ -7,15 +7,12 @@ import math
 import warnings
 from collections.abc import Collection, Sequence
 
-import numpy as np
-
 from reliance._core import arrays
 from reliance._core.words import listed
 from reliance.data.features import Feature
 from reliance.engine.inputs import Problem
-from reliance.exact import trust
+from reliance.engine.known_models import used_columns
 from reliance.inference.summary import Summary
-from reliance.models import calling
 
 # Rows that are looked at first: a column that varies mostly does so among them.
 _FEW = 64
@@ -26,7 +23,7 @@ def constant_unless_unused(problem: Problem) -> frozenset[str]:
     constant = _constant_columns(problem)
     if not constant:
         return frozenset()
-    used = _used_columns(problem)
+    used = used_columns(problem)
     return frozenset(
         feature.name
         for feature in problem.features
@@ -80,14 +77,3 @@ def _same(problem: Problem, columns: list[int], rows: int) -> list[bool]:
     equal = xp.logical_or(part == first, xp.logical_and(part != part, first != first))
     found = arrays.to_host(xp.all(equal, axis=0))
     return [bool(same) for same in (found[columns] if len(columns) > 1 else found)]
-
-
-def _used_columns(problem: Problem) -> set[int] | None:
-    """The columns that a linear model or an ensemble of trees uses; None of any other model."""
-    form = trust.linear_form(problem)
-    if form is not None:
-        return set(np.flatnonzero(form[0]).tolist())
-    ensemble = calling.ensemble_of(problem.model)
-    if ensemble is None or ensemble.n_features != problem.flat.shape[1]:
-        return None
-    return set(np.unique(ensemble.feature[ensemble.feature >= 0]).tolist())

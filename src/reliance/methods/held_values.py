@@ -14,7 +14,7 @@ from reliance._core.arrays import Array, namespace
 from reliance._core.streams import Indices
 from reliance._core.words import shown
 from reliance.data.features import Feature
-from reliance.engine import blocks
+from reliance.engine import blocks, known_models
 from reliance.engine.constant_plans import Constants, ConstantStore
 from reliance.engine.executors import Base, Caller
 from reliance.engine.inputs import Problem
@@ -155,7 +155,7 @@ def _without(features: Iterable[Feature], found: dict[str, Answer]) -> tuple[Fea
 
 def _coefficients(problem: Problem, base: Base) -> Floats | None:
     """The coefficients of a linear model, if they are what predicts."""
-    form = trust.linear_form(problem)
+    form = known_models.linear_form(problem)
     if form is None:
         return None
     if trust.reproduces(problem, base, form):

@@ -15,7 +15,7 @@ from reliance._core.arrays import Array
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import shown
 from reliance.data.features import Feature
-from reliance.engine import blocks
+from reliance.engine import blocks, known_models
 from reliance.engine.executors import Base, Caller
 from reliance.engine.inputs import Block, Problem, Progress, prepare
 from reliance.engine.reductions import Moments
@@ -164,7 +164,7 @@ def _error(moments: Moments, plan: Plan) -> Floats:
 
 def _linear(problem: Problem, some: Problem, base: Base, center: bool, everything: bool) -> Floats | None:
     """``(m, p)``: the exact contributions of a linear model; None of any other, or if they are wanted of some draws."""
-    form, flat = trust.linear_form(problem), problem.flat
+    form, flat = known_models.linear_form(problem), problem.flat
     if not center and form is None:
         raise ValueError(
             "center=False needs a linear model (a linear regressor of scikit-learn, also behind StandardScaler, or "

@@ -12,9 +12,9 @@ from reliance.engine.blocks import Run
 from reliance.engine.executors import Base, Caller
 from reliance.engine.inputs import CURVES, NEED_PAIRS, Problem, check_choice, check_draws
 from reliance.engine.reductions import Moments
+from reliance.exact import linear_summaries as summaries
 from reliance.exact import routes
 from reliance.exact.routes import Job
-from reliance.inference import closed_form as summaries
 from reliance.inference import freedom, identified
 from reliance.inference.freedom import Support
 from reliance.inference.summary import Floats, Summary
