@@ -20,7 +20,7 @@ class Shape(Benchmark):
         self.model, self.X, self.y = on_backend("numpy", 400, 16, width=64)
 
     def time_all_pairs(self, block: tuple[int, int] | None) -> None:
-        rl.model_reliance(self.model, self.X, self.y, pairs="all", features=[0], block=block, rng=SEED)
+        rl.model_reliance(self.model, self.X, self.y, pairs="all", features=[0], run=rl.Run(block=block), rng=SEED)
 
 
 def first_column(X: object) -> object:
@@ -39,7 +39,7 @@ class Budget(Benchmark):
         self.X, self.y = regression(self.n, 20)
 
     def run(self, memory: str) -> None:
-        rl.model_reliance(first_column, self.X, self.y, pairs="all", features=[0], memory=memory, rng=SEED)
+        rl.model_reliance(first_column, self.X, self.y, pairs="all", features=[0], run=rl.Run(memory=memory), rng=SEED)
 
     def time_all_pairs(self, memory: str) -> None:
         self.run(memory)

@@ -185,7 +185,7 @@ def memory() -> None:
     budget = 8_000_000
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    result = rl.model_reliance(lambda Z: Z[:, 0], X, y, features=[0], memory=budget)
+    result = rl.model_reliance(lambda Z: Z[:, 0], X, y, features=[0], run=rl.Run(memory=budget))
     peak = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()
     detail = f"{peak / 1e6:.2f} MB of {budget / 1e6:.0f} MB, block {result.block}"

@@ -183,7 +183,7 @@ def growth() -> None:
 def linear_memory(budget: int) -> Case:
     X, y, _ = linear_data(1_000_000)
     model = fitted(X, y)
-    return lambda: rl.model_reliance(model, X, y, memory=budget)
+    return lambda: rl.model_reliance(model, X, y, run=rl.Run(memory=budget))
 
 
 def first_layer_memory(budget: int) -> Case:
@@ -191,7 +191,7 @@ def first_layer_memory(budget: int) -> Case:
     rng = np.random.default_rng(0)
     X, y, weight = rng.normal(size=(1000, 1000)), rng.normal(size=1000), rng.normal(size=(1000, 64))
     model = rl.models.FirstLayer(weight, 0.0, lambda H: np.maximum(H, 0.0).sum(axis=1))
-    return lambda: rl.model_reliance(model, X, y, features=[0, 1], memory=budget)
+    return lambda: rl.model_reliance(model, X, y, features=[0, 1], run=rl.Run(memory=budget))
 
 
 def boosted_memory(budget: int) -> Case:
@@ -199,7 +199,7 @@ def boosted_memory(budget: int) -> Case:
 
     X, y = tree_data(100_000)
     model = HistGradientBoostingRegressor(max_iter=100, max_leaf_nodes=31, random_state=0).fit(X, y)
-    return lambda: rl.model_reliance(model, X, y, memory=budget)
+    return lambda: rl.model_reliance(model, X, y, run=rl.Run(memory=budget))
 
 
 def forest_memory(budget: int) -> Case:
@@ -207,7 +207,7 @@ def forest_memory(budget: int) -> Case:
 
     X, y = tree_data(5_000)
     model = RandomForestRegressor(100, random_state=0).fit(X, y)
-    return lambda: rl.model_reliance(model, X, y, memory=budget)
+    return lambda: rl.model_reliance(model, X, y, run=rl.Run(memory=budget))
 
 
 # name: (a case for a budget, the budget in bytes)

@@ -29,7 +29,7 @@ METHODS = {"permutation": rl.permutation_importance, "ablation": rl.ablation_imp
 @pytest.mark.parametrize("compare", ["difference", "ratio"])
 def test_precision_is_reached_and_nothing_else_changes(method: Any, compare: str) -> None:
     X, y = data(300)
-    found = method(model, X, y, draws="auto", precision=0.6, compare=compare, rng=0)
+    found = method(model, X, y, draws=rl.Until(precision=0.6), compare=compare, rng=0)
     assert found.stopped == "precision"
     unit = found.base_risk if compare == "difference" else 1.0
     assert np.all(np.diff(found.interval())[:, 0] / 2 <= 0.6 * unit)
@@ -44,7 +44,7 @@ def test_on_every_backend(backend: Any) -> None:
     X, y = data(60)
     beta = backend.asarray(BETA)
     found = rl.permutation_importance(
-        lambda X: X @ beta, backend.asarray(X), backend.asarray(y), draws="auto", precision=0.9, rng=0
+        lambda X: X @ beta, backend.asarray(X), backend.asarray(y), draws=rl.Until(precision=0.9), rng=0
     )
     fixed = rl.permutation_importance(model, X, y, draws=found.draws_per_row, rng=0)
     np.testing.assert_allclose(found.values, fixed.values, rtol=1e-4, atol=1e-5)
@@ -53,7 +53,7 @@ def test_on_every_backend(backend: Any) -> None:
 def test_rows_are_the_limit() -> None:
     """A goal that the rows' own variation does not allow: it stops when draws are a small part of the variance."""
     X, y = data(300)
-    found = rl.permutation_importance(model, X, y, draws="auto", precision=1e-4, rng=0)
+    found = rl.permutation_importance(model, X, y, draws=rl.Until(precision=1e-4), rng=0)
     assert found.stopped == "rows"
     assert np.all(found.monte_carlo_share[:3] <= 0.1)
     assert found.draws_per_row < 299
@@ -61,8 +61,8 @@ def test_rows_are_the_limit() -> None:
 
 def test_a_ranking_is_settled_or_cannot_be() -> None:
     X, y = data(2000)
-    assert rl.permutation_importance(model, X, y, draws="auto", top=1, rng=0).stopped == "ranking"
-    twins = rl.permutation_importance(lambda X: X[:, 0] + X[:, 1], X, X[:, 0] + X[:, 1], draws="auto", top=1, rng=0)
+    assert rl.permutation_importance(model, X, y, draws=rl.Until(top=1), rng=0).stopped == "ranking"
+    twins = rl.permutation_importance(lambda X: X[:, 0] + X[:, 1], X, X[:, 0] + X[:, 1], draws=rl.Until(top=1), rng=0)
     assert twins.stopped in ("rows", "all pairs")
 
 
@@ -75,14 +75,14 @@ def test_a_budget_ends_it_and_counts_every_row() -> None:
         return X @ BETA
 
     budget = 300 + 8 * 4 * 300
-    found = rl.permutation_importance(counting, X, y, draws="auto", precision=1e-4, budget=budget, rng=0)
+    found = rl.permutation_importance(counting, X, y, draws=rl.Until(precision=1e-4, budget=budget), rng=0)
     assert (found.stopped, found.draws_per_row) == ("budget", 8)
     assert sum(calls) == budget + 127  # and one batch of unchanged rows once more, which is no evaluation
 
 
 def test_few_rows_end_at_all_pairs() -> None:
     X, y = data(6, noise=0.1)
-    found = rl.permutation_importance(model, X, y, draws="auto", precision=1e-9, rng=0)
+    found = rl.permutation_importance(model, X, y, draws=rl.Until(precision=1e-9), rng=0)
     assert found.stopped == "all pairs"
     exact = rl.model_reliance(model, X, y, compare="difference", route="plain")
     np.testing.assert_allclose(found.values, exact.values, rtol=1e-10, atol=1e-12)
@@ -91,7 +91,7 @@ def test_few_rows_end_at_all_pairs() -> None:
 def test_several_losses_are_all_settled() -> None:
     X, y = data(300)
     losses = ["squared_error", "absolute_error", "r2"]
-    found = rl.permutation_importance(model, X, y, draws="auto", precision=0.7, loss=losses, rng=0)
+    found = rl.permutation_importance(model, X, y, draws=rl.Until(precision=0.7), loss=losses, rng=0)
     assert {one.stopped for one in found.values()} == {"precision"}
     for one in found.values():
         assert np.all(np.diff(one.interval())[:, 0] / 2 <= 0.7 * one.base_risk)
@@ -101,7 +101,7 @@ def test_progress_and_saving_know_of_it(tmp_path: Any) -> None:
     X, y = data(300)
     seen: list[tuple[int, int]] = []
     found = rl.permutation_importance(
-        model, X, y, draws="auto", precision=1e-4, rng=0, progress=lambda done, total: seen.append((done, total))
+        model, X, y, draws=rl.Until(precision=1e-4), rng=0, progress=lambda done, total: seen.append((done, total))
     )
     assert seen[-1][0] == seen[-1][1] == 4 * 300 * found.draws_per_row
     found.save(tmp_path / "found.json")
@@ -111,19 +111,28 @@ def test_progress_and_saving_know_of_it(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"draws": "many"}, "draws='many' is unknown: choose one of 'auto'"),
         ({"precision": 0.0}, "precision=0.0: pass a positive half-width"),
         ({"precision": "small"}, "precision='small': pass a positive half-width"),
         ({"top": 4}, "top=4: 4 features are ranked; pass a smaller number"),
         ({"top": 0}, "top=0: pass a positive integer or None"),
         ({"budget": 100}, "budget=100 is too small: the base pass and the first draws take"),
-        ({"loss": rl.Metric(lambda y, f: abs(y - f).max())}, "draws='auto' watches population intervals"),
+        ({"loss": rl.Metric(lambda y, f: abs(y - f).max())}, r"draws=rl.Until\(...\) watches population intervals"),
     ],
 )
 def test_bad_input(options: dict[str, Any], message: str) -> None:
     X, y = data(20)
+    goal = {name: value for name, value in options.items() if name != "loss"}
+    options = {name: value for name, value in options.items() if name == "loss"}
     with pytest.raises(ValueError, match=message):
-        rl.permutation_importance(model, X, y, **{"draws": "auto", **options})
+        rl.permutation_importance(model, X, y, draws=rl.Until(**goal), **options)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("draws", ["auto", "many", rl.Until], ids=str)
+def test_other_draws_are_numbers(method: Any, draws: Any) -> None:
+    X, y = data(20)
+    with pytest.raises(TypeError, match=r"draws=.* is not an integer"):
+        method(model, X, y, draws=draws)
 
 
 @pytest.mark.slow
@@ -135,7 +144,7 @@ def test_intervals_cover_where_it_stopped(goal: dict[str, Any]) -> None:
     truth, replicates, inside = 2 * BETA**2, 500, np.zeros(4)
     for seed in range(replicates):
         X, y = data(150, seed)
-        found = rl.permutation_importance(model, X, y, draws="auto", rng=seed, **goal)
+        found = rl.permutation_importance(model, X, y, draws=rl.Until(**goal), rng=seed)
         low, high = found.interval().T
         inside += (low <= truth) & (truth <= high)
     assert np.all(np.abs(inside[:3] / replicates - 0.95) < 3.5 * np.sqrt(0.95 * 0.05 / replicates) + 0.005)

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+import reliance as rl
 from bad_calls import X, Y, ablation, measure, reliance, replaced
 
 ONES = np.ones(10)
@@ -161,14 +162,14 @@ BAD = {
     ),
     "y-outputs": (lambda: measure(y=X), ValueError, ["y has shape (10, 4)", "predictions have shape (10,)"]),
     # settings
-    "memory-row": (lambda: measure(memory=10), ValueError, ["memory=10 bytes is too small", "larger memory="]),
-    "memory-0": (lambda: measure(memory=0), ValueError, ["memory=0 is too small", "positive"]),
-    "memory-text": (lambda: measure(memory="much"), ValueError, ["memory='much'", "'512MB'"]),
-    "memory-float": (lambda: measure(memory=1e9), ValueError, ["memory=1000000000.0", "integer"]),
-    "block-0": (lambda: measure(block=0), ValueError, ["block=0", "(rows, draws)"]),
-    "block-3": (lambda: measure(block=(1, 2, 3)), ValueError, ["block=(1, 2, 3)", "(rows, draws)"]),
-    "block-empty": (lambda: measure(block=()), ValueError, ["block=()", "(rows, draws)"]),
-    "block-text": (lambda: measure(block="big"), ValueError, ["block='big'", "'tune'"]),
+    "memory-row": (lambda: measure(run=rl.Run(memory=10)), ValueError, ["memory=10 bytes is too small", "rl.Run"]),
+    "memory-0": (lambda: measure(run=rl.Run(memory=0)), ValueError, ["memory=0 is too small", "positive"]),
+    "memory-text": (lambda: measure(run=rl.Run(memory="much")), ValueError, ["memory='much'", "'512MB'"]),
+    "memory-float": (lambda: measure(run=rl.Run(memory=1e9)), ValueError, ["memory=1000000000.0", "integer"]),
+    "block-0": (lambda: measure(run=rl.Run(block=0)), ValueError, ["block=0", "(rows, draws)"]),
+    "block-3": (lambda: measure(run=rl.Run(block=(1, 2, 3))), ValueError, ["block=(1, 2, 3)", "(rows, draws)"]),
+    "block-empty": (lambda: measure(run=rl.Run(block=())), ValueError, ["block=()", "(rows, draws)"]),
+    "block-text": (lambda: measure(run=rl.Run(block="big")), ValueError, ["block='big'", "'tune'"]),
     "keep-unknown": (lambda: measure(keep="all"), ValueError, ["keep='all'", "'rows'"]),
     "progress-number": (lambda: measure(progress=3), TypeError, ["progress=3", "(done, total)"]),
     "rng-float": (lambda: measure(rng=0.5), TypeError, ["rng=0.5", "Generator"]),

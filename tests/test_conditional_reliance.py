@@ -392,8 +392,8 @@ def test_what_the_others_know_does_not_count():
 def test_blocks_change_nothing_but_rounding(backend):
     X, y = correlated(n=20, seed=14)
     arrays = backend.asarray(X), backend.asarray(y)
-    first = rl.conditional_model_reliance(formula, *arrays, block=(3, 4))
-    second = rl.conditional_model_reliance(formula, *arrays, block=1000)
+    first = rl.conditional_model_reliance(formula, *arrays, run=rl.Run(block=(3, 4)))
+    second = rl.conditional_model_reliance(formula, *arrays, run=rl.Run(block=1000))
     np.testing.assert_allclose(first.values, second.values, rtol=10 * backend.rtol)
 
 

@@ -18,7 +18,7 @@ Y = X[:, 0] + RNG.normal(size=20)
 CALLS = {
     "ablation": lambda f: rl.ablation_importance(f, X, Y, draws=3, rng=0),
     "permutation": lambda f: rl.permutation_importance(f, X, Y, draws=5, rng=0),
-    "auto": lambda f: rl.permutation_importance(f, X, Y, draws="auto", budget=10**4, rng=0),
+    "auto": lambda f: rl.permutation_importance(f, X, Y, draws=rl.Until(budget=10**4), rng=0),
     "pairs": lambda f: rl.model_reliance(f, X, Y),
     "halves": lambda f: rl.model_reliance(f, X, Y, pairs="halves"),
     "conditional": lambda f: rl.conditional_model_reliance(f, X, Y, regressor="kernel_ridge"),

@@ -124,12 +124,12 @@ def everything():
         cases = [
             (lambda X: X[:, 0], y, ["squared_error", "absolute_error", "huber", "pinball", "poisson_deviance"], {}),
             (lambda X: X[:, 0], y, ["r2", "rmse", "prediction_shift"], {"weights": w, "features": [0, (0, 2)]}),
-            (lambda X: X[:, 0], label, ["auc", "log_loss", "cross_entropy"], {"block": (4, 2)}),
-            (lambda X: X[:, :1], sign, "hinge", {"block": (4, 2), "weights": w}),
+            (lambda X: X[:, 0], label, ["auc", "log_loss", "cross_entropy"], {"run": rl.Run(block=(4, 2))}),
+            (lambda X: X[:, :1], sign, "hinge", {"run": rl.Run(block=(4, 2)), "weights": w}),
             (scores, label, ["zero_one", "cross_entropy", "accuracy"], {}),
             (lambda X: strict.astype(X[:, 0] > 0.5, strict.int64), label, "zero_one", {}),
             (lambda X: X, X, "squared_error", {}),
-            (lambda X: X[:, 0], y, rl.Metric(lambda y, p: strict.max(p), name="largest"), {"block": 5}),
+            (lambda X: X[:, 0], y, rl.Metric(lambda y, p: strict.max(p), name="largest"), {"run": rl.Run(block=5)}),
         ]
         for function, settings in methods:
             for model, target, loss, extra in cases:

@@ -204,8 +204,8 @@ def test_errors():
     with pytest.raises(ValueError, match="keep='all' is unknown: what can be kept is 'rows', 'curves', 'ice'"):
         rl.model_reliance(formula, X, y, keep="all")
     with pytest.raises(ValueError, match=r"keep='ice' keeps .* bytes in all, which memory=20000 does not hold"):
-        rl.model_reliance(formula, X, y, keep="ice", memory=20_000)
-    assert rl.model_reliance(formula, X, y, keep="curves", memory=20_000).curves
+        rl.model_reliance(formula, X, y, keep="ice", run=rl.Run(memory=20_000))
+    assert rl.model_reliance(formula, X, y, keep="curves", run=rl.Run(memory=20_000)).curves
     words, options = np.where(y > 0, "yes", "no"), {"loss": "zero_one", "compare": "difference"}
     with pytest.raises(ValueError, match=r"keep='curves' needs numbers.*predict_proba"):
         rl.model_reliance(lambda X: np.where(formula(X) > 0, "yes", "no"), X, words, keep="curves", **options)

@@ -233,7 +233,7 @@ def test_all_pairs_of_many_rows_in_small_blocks() -> None:
     whole = rl.model_class_reliance(given, X, y, **settings)
     assert 2**15 < largest[0] <= 2**16
     largest[0] = 0
-    little = rl.model_class_reliance(given, X, y, memory="200kB", **settings)
+    little = rl.model_class_reliance(given, X, y, run=rl.Run(memory="200kB"), **settings)
     assert largest[0] <= 200_000 // 64
     np.testing.assert_allclose(little.achieved_upper, whole.achieved_upper, rtol=1e-5)
     model = whole.upper_models[0]

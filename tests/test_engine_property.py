@@ -120,7 +120,7 @@ class Question:
             "loss": LOSSES[self.loss][1],
             "compare": self.compare,
             "weights": weights,
-            "block": self.block,
+            "run": rl.Run(block=self.block),
             "features": [group if len(group) > 1 else group[0] for group in GROUPS[self.groups]],
             "keep": "rows",
         }

@@ -237,17 +237,16 @@ def test_answers_in_memory_that_is_used_again(kind, loss):
     """More rows than one call has: parts of the base pass, of tiles and of whole-set metrics wait for each other."""
     X = data(n=700)
     y = X[:, 0] + 2.0 * X[:, 1] * X[:, 2]
-    settings = {"loss": loss, "draws": 3, "rng": 0, "memory": "1MB"}
+    settings = {"loss": loss, "draws": 3, "rng": 0}
     expected = rl.permutation_importance(lambda Z: Z[:, 0] + 2.0 * Z[:, 1] * Z[:, 2], X, y, **settings)
     if kind == "torch":
         torch = pytest.importorskip("torch")
         X, y, model = torch.from_numpy(X), torch.from_numpy(y), Reused(lambda n: torch.empty(n, dtype=torch.float64))
     else:
         model = Reused(np.empty)
-    np.testing.assert_allclose(rl.permutation_importance(model, X, y, **settings).values, expected.values, rtol=1e-10)
-    np.testing.assert_allclose(
-        rl.permutation_importance(model, X, y, **settings, block=100).values, expected.values, rtol=1e-10
-    )
+    for run in (rl.Run(memory="1MB"), rl.Run(memory="1MB", block=100)):
+        found = rl.permutation_importance(model, X, y, **settings, run=run)
+        np.testing.assert_allclose(found.values, expected.values, rtol=1e-10)
 
 
 def test_models_that_share_memory_are_told_apart():
@@ -297,7 +296,7 @@ def test_writing_into_replaced_rows_is_refused(kind, column, method):
     X = data(n=12)
     y = X[:, 2]
     model = writer({tuple(row) for row in X.tolist()}, column, "first")
-    settings = {"block": (5, 3)} if method == "blocks" else {}
+    settings = {"run": rl.Run(block=(5, 3))} if method == "blocks" else {}
 
     def measured(model, *arrays):
         if method == "draws":
@@ -334,7 +333,7 @@ def test_nan_is_not_a_change():
     X = data()
     X[3, 2] = np.nan
     with pytest.warns(UserWarning, match="X holds NaN"):
-        found = reliance(lambda Z: Z[:, 0], X, X[:, 1], block=(7, 5))
+        found = reliance(lambda Z: Z[:, 0], X, X[:, 1], run=rl.Run(block=(7, 5)))
     assert found.values[0] == pytest.approx(all_pairs(lambda Z: Z[:, 0], X, X[:, 1], 0))
 
 
@@ -361,7 +360,7 @@ def test_tuning_times_the_compiled_model():
         return jax.numpy.tanh(Z[:, 0] * Z[:, 1])
 
     X = jax.numpy.asarray(data())
-    found = reliance(model, X, X[:, 0], block="tune")
+    found = reliance(model, X, X[:, 0], run=rl.Run(block="tune"))
     assert all(traced)
     np.testing.assert_allclose(found.values, reliance(model, X, X[:, 0]).values, rtol=1e-4, atol=1e-6)
 
@@ -373,7 +372,7 @@ def test_tuning_behind_a_first_layer(backend):
     model = rl.models.FirstLayer(W, 0.0, lambda H: xp.sum(xp.tanh(H), axis=1))
     arrays = backend.asarray(X), backend.asarray(X[:, 0])
     tuned, plain = (
-        rl.model_reliance(model, *arrays, compare="difference", route="first_layer", block=block)
+        rl.model_reliance(model, *arrays, compare="difference", route="first_layer", run=rl.Run(block=block))
         for block in ("tune", None)
     )
     backend.assert_close(tuned.values, plain.values)
@@ -390,7 +389,9 @@ def test_tuning_out_of_bag():
         ensemble.BaggingRegressor(Ridge(), random_state=0),
     ):
         model.fit(X, y)
-        tuned, plain = (rl.out_of_bag_importance(model, X, y, rng=0, block=block) for block in ("tune", None))
+        tuned, plain = (
+            rl.out_of_bag_importance(model, X, y, rng=0, run=rl.Run(block=block)) for block in ("tune", None)
+        )
         np.testing.assert_allclose(tuned.values, plain.values, rtol=1e-10)
 
 
@@ -418,9 +419,9 @@ def test_numpy_may_raise_on_everything():
 def test_memory_that_does_not_hold_what_n_rows_need():
     X = data(n=2000)
     with pytest.raises(ValueError, match=r"memory=20000 bytes is too small: sums, losses and predictions of 2000 rows"):
-        reliance(lambda Z: Z[:, 0], X, X[:, 1], memory=20_000)
+        reliance(lambda Z: Z[:, 0], X, X[:, 1], run=rl.Run(memory=20_000))
     with pytest.raises(ValueError, match=r"memory=50 bytes is too small for one row"):
-        reliance(lambda Z: Z[:, 0], X, X[:, 1], memory=50)
+        reliance(lambda Z: Z[:, 0], X, X[:, 1], run=rl.Run(memory=50))
 
 
 SHARDED = """
@@ -438,7 +439,7 @@ SHARDED = """
     for function, settings in (
         (rl.model_reliance, dict(compare="difference")),
         (rl.permutation_importance, dict(draws=3, rng=0)),
-        (rl.permutation_importance, dict(draws=3, rng=0, loss="rmse", block=7)),
+        (rl.permutation_importance, dict(draws=3, rng=0, loss="rmse", run=rl.Run(block=7))),
         (rl.permutation_importance, dict(draws=3, rng=0, weights=True)),
     ):
         found = []

@@ -70,7 +70,7 @@ def assert_cells(model, result, plan, block=None):
 @pytest.mark.filterwarnings("ignore:pairs=:UserWarning", "ignore:model Recorder cannot be traced:UserWarning")
 def test_each_cell_exactly_once(backend, method, block):
     model = Recorder(backend)
-    result = METHODS[method](model, *numbered(backend), block=block, compare="difference")
+    result = METHODS[method](model, *numbered(backend), run=rl.Run(block=block), compare="difference")
     assert_cells(model, result, METHODS[method].plan(N), block)
 
 
@@ -78,7 +78,7 @@ def test_each_cell_exactly_once(backend, method, block):
 @pytest.mark.filterwarnings("ignore:model Recorder cannot be traced:UserWarning")
 def test_metrics_of_all_pairs_take_every_shift(backend, block):
     model = Recorder(backend)
-    result = METHODS["all"](model, *numbered(backend), loss="rmse", block=block, compare="difference")
+    result = METHODS["all"](model, *numbered(backend), loss="rmse", run=rl.Run(block=block), compare="difference")
     assert result.evaluations.tolist() == [N * (N - 1)] * 2
     assert_cells(model, result, plans.every_shift(N), block)
 
@@ -87,7 +87,7 @@ def test_metrics_of_all_pairs_take_every_shift(backend, block):
 @pytest.mark.parametrize("block", [None, 6, (4, 7)], ids=str)
 def test_draws_beyond_one_ordering(backend, block):
     model = Recorder(backend)
-    result = rl.permutation_importance(model, *numbered(backend), draws=25, rng=KEY, block=block)
+    result = rl.permutation_importance(model, *numbered(backend), draws=25, rng=KEY, run=rl.Run(block=block))
     assert_cells(model, result, plans.Shifts(N, 25, KEY), block)
 
 
@@ -112,7 +112,7 @@ def test_memory_that_runs_out_repeats_only_failed_calls(backend, block):
             raise MemoryError
         return model(x)
 
-    result = METHODS["ablation"](small, *numbered(backend), block=block)
+    result = METHODS["ablation"](small, *numbered(backend), run=rl.Run(block=block))
     assert_cells(model, result, METHODS["ablation"].plan(N), block)
 
 
@@ -125,6 +125,6 @@ def test_blocks_are_filled_to_the_size_asked_for(batch):
         return x[:, 0]
 
     X = np.random.default_rng(0).normal(size=(12, 2))
-    result = METHODS["all"](model, X, X[:, 1], block=(4, batch))
+    result = METHODS["all"](model, X, X[:, 1], run=rl.Run(block=(4, batch)))
     assert result.block == (4, batch)
     assert set(sizes[2:]) == {4 * batch}

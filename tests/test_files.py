@@ -623,7 +623,7 @@ def test_importances_of_real_runs_are_read_again(tmp_path):
         "pairs": rl.model_reliance(f, X, X[:, 0], pairs="all", keep=("rows", "ice"), rng=0),
         "halves": rl.model_reliance(f, X, X[:, 0], pairs="halves", rng=0),
         "ablation": rl.ablation_importance(f, X, X[:, 0], draws=3, rng=0),
-        "permutation": rl.permutation_importance(f, X, X[:, 0], draws="auto", rng=0),
+        "permutation": rl.permutation_importance(f, X, X[:, 0], draws=rl.Until(), rng=0),
         "metric": rl.permutation_importance(f, X, X[:, 0], loss="r2", draws=4, rng=0),
     }
     for name, found in runs.items():

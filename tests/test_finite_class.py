@@ -292,7 +292,7 @@ def test_memory():
     X, y = made(8, n=200)
     memory = 2_000_000
     tracemalloc.start()
-    rl.model_class_reliance(rl.FiniteClass(MANY), X, y, epsilon=9.0, memory=memory, features=[0])
+    rl.model_class_reliance(rl.FiniteClass(MANY), X, y, epsilon=9.0, run=rl.Run(memory=memory), features=[0])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < memory + 20 * 200 * 8 * 8
@@ -302,7 +302,7 @@ def test_models_that_do_not_fit_together_take_turns(monkeypatch):
     X, y = made(8, n=40)
     whole = rl.model_class_reliance(rl.FiniteClass(MANY), X, y, epsilon=9.0)
     filled = counted(monkeypatch)
-    small = rl.model_class_reliance(rl.FiniteClass(MANY), X, y, epsilon=9.0, memory=60_000)
+    small = rl.model_class_reliance(rl.FiniteClass(MANY), X, y, epsilon=9.0, run=rl.Run(memory=60_000))
     np.testing.assert_allclose(small.members.values, whole.members.values, rtol=1e-12)
     assert sum(rows.start == 0 and columns.start == 0 for rows, columns in filled) > 1
 

@@ -209,7 +209,7 @@ def test_trees_where_the_rows_are(backend):
 def test_block_shapes_and_memory_change_nothing(backend):
     X = backend.asarray(columns(40))
     whole = rl.feature_impact(formula, X, quantiles=QUANTILES)
-    for options in ({"block": (7, 2)}, {"memory": 20_000}):
+    for options in ({"run": rl.Run(block=(7, 2))}, {"run": rl.Run(memory=20_000)}):
         other = rl.feature_impact(formula, X, quantiles=QUANTILES, **options)
         np.testing.assert_allclose(other.impact, whole.impact, rtol=1e-10 if backend.dtype == "float64" else 1e-5)
 
@@ -333,7 +333,7 @@ def test_figures():
         ({"route": "walk"}, ValueError, "route='walk' is unknown"),
         ({"features": [(0, 1)]}, ValueError, "is a group of 2 columns"),
         ({"features": ["z"]}, ValueError, "features names 'z'"),
-        ({"memory": 10}, ValueError, "memory=10 bytes is too small"),
+        ({"run": rl.Run(memory=10)}, ValueError, "memory=10 bytes is too small"),
     ],
 )
 def test_bad_arguments(options, error, message):

@@ -26,47 +26,35 @@ def model(X: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# draws="auto"
+# draws=rl.Until(...)
 
 
 def test_independent_draws_never_are_all_pairs() -> None:
     """They go on after n - 1 draws until the goal is settled, and end for a reason that is true of them."""
     X, y = data(6, noise=0.1)
-    found = rl.ablation_importance(model, X, y, draws="auto", precision=1e-9, rng=0)
+    found = rl.ablation_importance(model, X, y, draws=rl.Until(precision=1e-9), rng=0)
     assert found.stopped == "rows"
     assert found.draws_per_row > 5
     assert np.all(found.monte_carlo_share[:2] <= 0.1)
-    wide = rl.ablation_importance(model, X, y, draws="auto", precision=1e9, rng=0)
+    wide = rl.ablation_importance(model, X, y, draws=rl.Until(precision=1e9), rng=0)
     assert (wide.stopped, wide.draws_per_row) == ("precision", 8)
     budget = 6 + 3 * 6 * 9
-    paid = rl.ablation_importance(model, X, y, draws="auto", precision=1e-9, budget=budget, rng=0)
+    paid = rl.ablation_importance(model, X, y, draws=rl.Until(precision=1e-9, budget=budget), rng=0)
     assert (paid.stopped, paid.draws_per_row) == ("budget", 9)
 
 
 def test_independent_draws_have_an_end() -> None:
     """Row and donor effects that cancel exactly leave the draws' own noise alone: no goal would ever end it."""
     X, y = np.array([[-1.0], [1.0]] * 2), np.array([-1.0, 1.0] * 2)
-    found = rl.ablation_importance(lambda X: X[:, 0], X, y, draws="auto", precision=1e-9, rng=0)
+    found = rl.ablation_importance(lambda X: X[:, 0], X, y, draws=rl.Until(precision=1e-9), rng=0)
     assert found.stopped in ("rows", "limit")
     assert found.draws_per_row <= 100 * 4
 
 
-@pytest.mark.parametrize("method", [rl.ablation_importance, rl.permutation_importance])
-@pytest.mark.parametrize("given", [{"precision": 0.1}, {"relative": True}, {"top": 1}, {"budget": 10**6}])
-@pytest.mark.parametrize("draws", [{}, {"draws": 5}])
-def test_goals_need_auto(method: Any, given: dict[str, Any], draws: dict[str, Any]) -> None:
-    X, y = data(20)
-    (name,) = given
-    with pytest.raises(ValueError, match=f"^{name}=.* says when draws='auto' stops, and draws=") as error:
-        method(model, X, y, **given, **draws)
-    assert len(str(error.value)) <= 300
-
-
 @pytest.mark.parametrize("given", [{"precision": 0.1}, {"relative": False}])
 def test_a_ranking_has_no_precision(given: dict[str, Any]) -> None:
-    X, y = data(20)
     with pytest.raises(ValueError, match="and top=1: top stops at a settled ranking"):
-        rl.permutation_importance(model, X, y, draws="auto", top=1, **given)
+        rl.Until(top=1, **given)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -196,8 +184,8 @@ def test_one_row_of_a_class_has_no_interval(method: Any, positives: int) -> None
     assert "-" in repr(found).splitlines()[2]
     if method is not rl.model_reliance:
         assert np.isfinite(found.interval(formulation="fixed-data")).all()
-        with pytest.raises(ValueError, match=r"draws='auto' watches .* rests on too few rows"):
-            method(score, X, y, loss="auc", rng=0, draws="auto")
+        with pytest.raises(ValueError, match=r"draws=rl.Until\(...\) watches .* rests on too few rows"):
+            method(score, X, y, loss="auc", rng=0, draws=rl.Until())
 
 
 def test_a_metric_of_ones_own_may_count_classes() -> None:

@@ -269,10 +269,14 @@ REFUSED = {
     "keep a number": (lambda: measure(X, keep=1), TypeError, ["keep=1", "()"]),
     "keep a list in a list": (lambda: measure(X, keep=[["rows"]]), ValueError, ["keep=['rows']", "'rows'"]),
     "keep something long": (lambda: measure(X, keep=LONG), ValueError, ["keep='nnn", "'rows'"]),
-    "much memory": (lambda: measure(X, memory=10**400), ValueError, ["memory=1000", "2GB"]),
-    "much memory in words": (lambda: measure(X, memory="9" * 400 + "GB"), ValueError, ["memory='999", "2GB"]),
-    "infinite memory": (lambda: measure(X, memory=1e400), ValueError, ["memory=inf", "512MB"]),
-    "no amount of memory": (lambda: measure(X, memory=LONG), ValueError, ["memory='nnn", "512MB"]),
+    "much memory": (lambda: measure(X, run=rl.Run(memory=10**400)), ValueError, ["memory=1000", "2GB"]),
+    "much memory in words": (
+        lambda: measure(X, run=rl.Run(memory="9" * 400 + "GB")),
+        ValueError,
+        ["memory='999", "2GB"],
+    ),
+    "infinite memory": (lambda: measure(X, run=rl.Run(memory=1e400)), ValueError, ["memory=inf", "512MB"]),
+    "no amount of memory": (lambda: measure(X, run=rl.Run(memory=LONG)), ValueError, ["memory='nnn", "512MB"]),
     "long draws": (lambda: rl.permutation_importance(measure, X, Y, draws=[LONG]), TypeError, ["draws=['nnn"]),
     "sparse column": (lambda: linear(sparse()), TypeError, ["'a'", "sparse", "to_dense"]),
     "text column": (lambda: linear(FRAME.assign(a=TEXT)), TypeError, ["'a'", "text", "encode"]),
@@ -346,7 +350,7 @@ def test_the_order_of_bytes_is_no_matter(dtype):
 
 @pytest.mark.parametrize("memory", ["999999TB", 2**62, "1.5GiB", np.int64(10**9)])
 def test_amounts_of_memory(memory):
-    np.testing.assert_array_equal(measure(X, memory=memory).values, measure(X).values)
+    np.testing.assert_array_equal(measure(X, run=rl.Run(memory=memory)).values, measure(X).values)
 
 
 def test_losses_and_checks_under_raising_floats():

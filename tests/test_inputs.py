@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reliance as rl
 from methods import METHODS
 from oracles import CASES
 from reliance._core.arrays import namespace
@@ -197,18 +198,18 @@ def test_masks_partition_the_columns(numbers):
     ],
 )
 def test_memory(text, expected):
-    assert inputs.parse_memory(text) == expected
+    assert rl.Run(memory=text).bytes == expected
 
 
 @pytest.mark.parametrize("block", [None, 1, np.int64(4), (2, 3), "tune"])
 def test_blocks(block):
-    assert prepared(*CASE.data(), block=block).block == block
+    assert prepared(*CASE.data(), run=rl.Run(block=block)).block == block
 
 
 @pytest.mark.parametrize("block", [np.int64(6), (np.int64(3), np.int32(2))], ids=["int", "tuple"])
 def test_blocks_may_be_numpy_integers(block):
     X, y = CASE.data()
-    result = METHODS["all"](CASE.formula, X, y, block=block)
+    result = METHODS["all"](CASE.formula, X, y, run=rl.Run(block=block))
     assert np.prod(result.block) <= 6
     np.testing.assert_allclose(result.values, METHODS["all"](CASE.formula, X, y).values, rtol=1e-12)
 
@@ -217,7 +218,7 @@ def test_blocks_may_be_numpy_integers(block):
 def test_a_tuned_block_gives_the_same_result(backend):
     X, y = CASE.data(n=12)
     arrays = backend.asarray(X), backend.asarray(y)
-    tuned = METHODS["all"](CASE.formula, *arrays, block="tune", memory="60KB")
+    tuned = METHODS["all"](CASE.formula, *arrays, run=rl.Run(block="tune", memory="60KB"))
     backend.assert_close(tuned.values, METHODS["all"](CASE.formula, *arrays).values)
 
 

@@ -42,7 +42,7 @@ def test_block_shapes(method, block, loss):
     weights = np.linspace(0.5, 2.0, 20)
     options = {"loss": loss, "weights": weights, "keep": "rows"}
     whole = METHODS[method](CASE.formula, X, y, **options)
-    assert_same(METHODS[method](CASE.formula, X, y, block=block, **options), whole)
+    assert_same(METHODS[method](CASE.formula, X, y, run=rl.Run(block=block), **options), whole)
 
 
 @pytest.mark.once_per_device
@@ -51,7 +51,7 @@ def test_block_shapes(method, block, loss):
 def test_block_shapes_on_every_backend(backend, method, block):
     X, y = CASE.data(n=10, seed=1)
     arrays = backend.asarray(X), backend.asarray(y)
-    result = METHODS[method](CASE.formula, *arrays, block=block, compare="difference", keep="rows")
+    result = METHODS[method](CASE.formula, *arrays, run=rl.Run(block=block), compare="difference", keep="rows")
     exact = backend.rounded(X), backend.rounded(y)
     expected = tables(METHODS[method], CASE.formula, CASE.oracle, *exact, [(j,) for j in range(4)])
     assert_result(backend, result, expected, "difference")
@@ -62,8 +62,8 @@ def test_block_shapes_on_every_backend(backend, method, block):
 @pytest.mark.parametrize("method", METHODS)
 def test_memory(method, loss):
     X, y = CASE.data(n=40, seed=2)
-    small = METHODS[method](CASE.formula, X, y, memory="12KB", loss=loss, keep="rows")
-    large = METHODS[method](CASE.formula, X, y, memory="1GB", loss=loss, keep="rows")
+    small = METHODS[method](CASE.formula, X, y, run=rl.Run(memory="12KB"), loss=loss, keep="rows")
+    large = METHODS[method](CASE.formula, X, y, run=rl.Run(memory="1GB"), loss=loss, keep="rows")
     pairs = zip(small.values(), large.values(), strict=True) if isinstance(small, dict) else [(small, large)]
     for one, other in pairs:
         assert np.prod(one.block) < np.prod(other.block) or method == "halves"
@@ -166,7 +166,9 @@ def test_a_generator_gives_the_key_that_the_result_keeps(method):
 def test_progress_counts_every_evaluation(method, block):
     X, y = CASE.data(n=10, seed=10)
     seen = []
-    result = METHODS[method](CASE.formula, X, y, block=block, progress=lambda done, total: seen.append((done, total)))
+    result = METHODS[method](
+        CASE.formula, X, y, run=rl.Run(block=block), progress=lambda done, total: seen.append((done, total))
+    )
     done = [d for d, _ in seen]
     assert {total for _, total in seen} == {int(result.evaluations.sum())}
     assert done == sorted(set(done))
@@ -200,7 +202,7 @@ def test_errors_and_interrupts_pass_through(backend, where, error):
 
     kind = error if isinstance(error, type) else type(error)
     with pytest.raises(kind):
-        METHODS["permutation"](model, backend.asarray(X), backend.asarray(y), block=5, progress=progress)
+        METHODS["permutation"](model, backend.asarray(X), backend.asarray(y), run=rl.Run(block=5), progress=progress)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ def test_any_shape_and_dtype(dtype, method, data):
         return x[..., 0].astype(np.float64) - 2.0 * x[..., -1].astype(np.float64)
 
     options = {} if method == "all" else {"draws": draws}
-    result = METHODS[method](model, X, y, block=block, compare="difference", keep="rows", **options)
+    result = METHODS[method](model, X, y, run=rl.Run(block=block), compare="difference", keep="rows", **options)
     makers = {"all": plans.Pairs, "ablation": plans.Resample, "permutation": plans.Shifts}
     donors, mask = donor_table(makers[method](n) if method == "all" else makers[method](n, draws, KEY))
     answers = [

@@ -25,15 +25,15 @@ N, P = 30, 20
 RNG = np.random.default_rng(3)
 X, Y, LABELS = RNG.normal(size=(N, P)), RNG.normal(size=N), np.arange(N) % 2
 METHODS = {
-    "pairs": (rl.model_reliance, {"compare": "difference", "block": (8, 7)}),
-    "shifts": (rl.permutation_importance, {"draws": 7, "block": (N, 4)}),
-    "resample": (rl.ablation_importance, {"draws": 7, "block": (N, 4)}),
-    "chunks": (rl.permutation_importance, {"draws": 7, "block": (8, 4)}),
-    "resample_chunks": (rl.ablation_importance, {"draws": 7, "block": (8, 4)}),
-    "auc": (rl.permutation_importance, {"draws": 7, "block": (N, 4), "loss": "auc"}),
-    "mixed": (rl.permutation_importance, {"draws": 7, "block": (8, 4), "loss": ["rmse", "squared_error"]}),
-    "weights": (rl.model_reliance, {"block": 50, "weights": True}),
-    "metric_pairs": (rl.model_reliance, {"loss": "r2", "block": (N, 6)}),
+    "pairs": (rl.model_reliance, {"compare": "difference", "run": rl.Run(block=(8, 7))}),
+    "shifts": (rl.permutation_importance, {"draws": 7, "run": rl.Run(block=(N, 4))}),
+    "resample": (rl.ablation_importance, {"draws": 7, "run": rl.Run(block=(N, 4))}),
+    "chunks": (rl.permutation_importance, {"draws": 7, "run": rl.Run(block=(8, 4))}),
+    "resample_chunks": (rl.ablation_importance, {"draws": 7, "run": rl.Run(block=(8, 4))}),
+    "auc": (rl.permutation_importance, {"draws": 7, "run": rl.Run(block=(N, 4)), "loss": "auc"}),
+    "mixed": (rl.permutation_importance, {"draws": 7, "run": rl.Run(block=(8, 4)), "loss": ["rmse", "squared_error"]}),
+    "weights": (rl.model_reliance, {"run": rl.Run(block=50), "weights": True}),
+    "metric_pairs": (rl.model_reliance, {"loss": "r2", "run": rl.Run(block=(N, 6))}),
 }
 COMPILATIONS: list[str] = []
 
@@ -74,7 +74,7 @@ def test_one_compilation_for_a_tile_shape(name):
     tracing._programs.clear()
     model = make_model()
     measure(name, model)
-    chunked = METHODS[name][1]["block"] == (8, 4)
+    chunked = METHODS[name][1]["run"].block == (8, 4)
     # The base pass, its rows once more, and the step; a tile of several blocks has a part and a join. A narrower last
     # tile is padded.
     assert len(tracing._programs) == (4 if chunked else 3)
@@ -94,7 +94,7 @@ def test_another_tile_shape_is_one_more():
     measure("pairs", model)
     before = len(tracing._programs)
     COMPILATIONS.clear()
-    measure("pairs", model, block=(5, 6))
+    measure("pairs", model, run=rl.Run(block=(5, 6)))
     assert len(tracing._programs) - before <= 3  # the step, and the base pass and its check if their rows changed
     assert len(COMPILATIONS) <= 3
 
@@ -188,7 +188,7 @@ def test_steps_lower_for_cuda_and_transfer_nothing(steps, name, x64):
     with jax.enable_x64(x64), warnings.catch_warnings():
         warnings.simplefilter("error")  # a step that failed under the guard would be run eagerly, with a warning
         measure(name, make_model())
-        chunked = METHODS[name][1]["block"] == (8, 4)
+        chunked = METHODS[name][1]["run"].block == (8, 4)
         blocks = {"traced_part", "traced_join"} if chunked else {"traced_step"}
         assert set(steps) == {"traced_base", "traced_probe"} | blocks
         for function, data in steps.values():
@@ -223,6 +223,7 @@ SHARDED = """
     import jax, jax.numpy as jnp, numpy as np
     from reliance.engine import blocks, executors
     from reliance.plans import designs as plans
+    from reliance import Run
     from reliance.engine.inputs import prepare
 
     n, p, devices = 33, 2, jax.devices()
@@ -233,7 +234,7 @@ SHARDED = """
 
     def opened(device, plan, block, loss):
         X, y = (jax.device_put(a, device) for a in (host, labels))
-        problem = prepare(model, X, y, loss=loss, block=block, rng=1)
+        problem = prepare(model, X, y, loss=loss, run=Run(block=block), rng=1)
         call = executors.Caller(problem.model)
         base = blocks.base_pass(problem, call)
         return problem, base, call, blocks.make_executor(problem, plan, base, call, problem.features)

@@ -278,7 +278,7 @@ def gain(y, prediction):
     "call",
     [
         lambda loss: rl.permutation_importance(predict, X, Y, loss=loss, compare="ratio", draws=3),
-        lambda loss: rl.permutation_importance(predict, X, Y, loss=loss, compare="ratio", draws="auto"),
+        lambda loss: rl.permutation_importance(predict, X, Y, loss=loss, compare="ratio", draws=rl.Until()),
         lambda loss: rl.ablation_importance(predict, X, Y, loss=loss, compare="ratio", draws=3),
         lambda loss: rl.model_reliance(predict, X, Y, loss=loss),
         lambda loss: rl.conditional_model_reliance(predict, X, Y, loss=loss),

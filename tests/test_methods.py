@@ -264,6 +264,6 @@ def test_the_users_arrays_are_left_alone(backend):
     case = CASES["squared_error"]
     X, y = case.data()
     x, labels = backend.asarray(X), backend.asarray(y)
-    METHODS["ablation"](case.formula, x, labels, block=5)
+    METHODS["ablation"](case.formula, x, labels, run=rl.Run(block=5))
     np.testing.assert_array_equal(to_host(x), backend.rounded(X))
     np.testing.assert_array_equal(to_host(labels), backend.rounded(y))

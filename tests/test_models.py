@@ -123,7 +123,7 @@ def test_a_model_that_returns_a_view_of_its_input(backend, method, loss, block):
     """The buffer is filled again while the first answers wait."""
     X, y = data(n=9)
     arrays = backend.asarray(X), backend.asarray(y)
-    view = METHODS[method](viewed, *arrays, loss=loss, block=block, compare="difference", keep="rows")
+    view = METHODS[method](viewed, *arrays, loss=loss, run=rl.Run(block=block), compare="difference", keep="rows")
     copy = METHODS[method](copied, *arrays, loss=loss, compare="difference", keep="rows")
     backend.assert_close(view.row_values, copy.row_values)
     assert (view.row_values[1] != 0.0).all()
@@ -152,7 +152,7 @@ def test_an_untraceable_callable_warns_once_and_is_right():
         return jnp.asarray(CASE.formula(np.asarray(x)))
 
     with pytest.warns(UserWarning, match="untraceable cannot be traced by JAX") as caught:
-        result = METHODS["all"](untraceable, jnp.asarray(X), jnp.asarray(y), block=7)
+        result = METHODS["all"](untraceable, jnp.asarray(X), jnp.asarray(y), run=rl.Run(block=7))
     assert len([w for w in caught if "traced" in str(w.message)]) == 1
     plain = METHODS["all"](CASE.formula, np.float32(X), np.float32(y))
     np.testing.assert_allclose(result.values, plain.values, rtol=1e-5)

@@ -306,7 +306,7 @@ def test_same_seed_same_numbers_whatever_the_block_and_chunks(monkeypatch: pytes
     monkeypatch.setattr("reliance.refit.out_of_bag._MOST_USES", {True: 300, False: 300})
     calls: list[tuple[int, int]] = []
     again = rl.out_of_bag_importance(
-        forest, X, y, rng=7, block=50, memory=100_000, progress=lambda *done: calls.append(done)
+        forest, X, y, rng=7, run=rl.Run(block=50, memory=100_000), progress=lambda *done: calls.append(done)
     )
     np.testing.assert_allclose(again.tree_values, once.tree_values, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(again.std_error, once.std_error, rtol=1e-10)

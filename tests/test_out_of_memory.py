@@ -64,7 +64,7 @@ def test_every_backends_error(backend, error):
 @pytest.mark.parametrize("most", [1, 2, 11])
 @pytest.mark.parametrize("method", ["ablation", "all"])
 def test_every_method(backend, method, most, block):
-    result, expected = measured(backend, Small(most, MemoryError), method, block=block)
+    result, expected = measured(backend, Small(most, MemoryError), method, run=rl.Run(block=block))
     assert_result(backend, result, expected, "difference")
     assert np.prod(result.block) <= most
 
@@ -87,7 +87,7 @@ def test_memory_that_runs_out_later():
         calls.append(len(x))
         return CASE.formula(x) if len(calls) < 3 else small(x)
 
-    result = METHODS["all"](model, X, y, block=(6, 6), keep="rows")
+    result = METHODS["all"](model, X, y, run=rl.Run(block=(6, 6)), keep="rows")
     plain = METHODS["all"](CASE.formula, X, y, keep="rows")
     np.testing.assert_allclose(result.row_values, plain.row_values, rtol=1e-12)
     assert np.prod(result.block) <= 4

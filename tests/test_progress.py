@@ -24,7 +24,7 @@ def model(X: Any) -> Any:
 METHODS = {
     "ablation": (rl.ablation_importance, {"draws": 3}),
     "permutation": (rl.permutation_importance, {"draws": 4}),
-    "auto": (rl.permutation_importance, {"draws": "auto", "precision": 0.3}),
+    "auto": (rl.permutation_importance, {"draws": rl.Until(precision=0.3)}),
     "all": (rl.model_reliance, {"pairs": "all"}),
     "halves": (rl.model_reliance, {"pairs": "halves"}),
     "relative": (rl.relative_importance, {"given": "rest", "draws": 3}),
@@ -40,7 +40,7 @@ def test_a_function_hears_of_every_block_and_of_the_end(name: str) -> None:
     method, options = METHODS[name]
     seen: list[tuple[int, int]] = []
     labels = () if name in ("sobol", "impact") else (Y,)
-    method(model, X, *labels, progress=lambda done, total: seen.append((done, total)), block=64, **options)
+    method(model, X, *labels, progress=lambda done, total: seen.append((done, total)), run=rl.Run(block=64), **options)
     done, totals = zip(*seen, strict=True)
     assert list(done) == sorted(done)
     assert done[-1] == totals[-1]
@@ -48,7 +48,7 @@ def test_a_function_hears_of_every_block_and_of_the_end(name: str) -> None:
 
 
 def test_the_bar_shows_speed_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
-    rl.model_reliance(model, X, Y, progress=True, block=64)
+    rl.model_reliance(model, X, Y, progress=True, run=rl.Run(block=64))
     shown = capsys.readouterr().err
     assert "rows/s" in shown
     assert "100%" in shown
@@ -70,7 +70,7 @@ def model(X):
     return np.sin(X).sum(axis=1)
 X = np.random.default_rng(0).normal(size=(2000, 3))
 try:
-    rl.model_reliance(model, X, X[:, 0], block=1000)
+    rl.model_reliance(model, X, X[:, 0], run=rl.Run(block=1000))
 except KeyboardInterrupt:
     print("interrupted after", calls)
 """

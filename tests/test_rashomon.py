@@ -389,7 +389,7 @@ def test_small_memory_and_far_columns():
     X = rng.normal(size=(5000, 3)) + 1e4
     X[1, 0] += 1e6
     y = X[:, 1] - 1e4 + rng.normal(size=5000)
-    one = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.1, memory="10KB")
+    one = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.1, run=rl.Run(memory="10KB"))
     other = rl.model_class_reliance(rl.LinearClass(), X - X.mean(axis=0), y, epsilon=0.1)
     np.testing.assert_allclose(one.upper, other.upper, rtol=1e-9)
 

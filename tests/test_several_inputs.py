@@ -73,7 +73,7 @@ def model_of(backend: Any) -> Any:
 def test_every_feature_equals_a_literal_loop(backend: Any, block: int | None) -> None:
     X = {"images": backend.asarray(IMAGES), "tokens": backend.asarray(TOKENS), "age": backend.asarray(AGE)}
     result = rl.model_reliance(
-        model_of(backend), X, backend.asarray(Y), features=FEATURES, compare="difference", block=block
+        model_of(backend), X, backend.asarray(Y), features=FEATURES, compare="difference", run=rl.Run(block=block)
     )
     assert result.names == tuple(FEATURES)
     assert set(result.routes) == {"plain"}

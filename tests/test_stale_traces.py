@@ -42,7 +42,7 @@ def double_loop(predict, loss=squared, n=N):
 
 def check(model, weights, loss="squared_error", oracle=squared, rows=N):
     x, y = jnp.asarray(X[:rows]), jnp.asarray(Y[:rows])
-    found = rl.model_reliance(model, x, y, loss=loss, compare="difference", block=(5, 4))
+    found = rl.model_reliance(model, x, y, loss=loss, compare="difference", run=rl.Run(block=(5, 4)))
     base, risks = double_loop(lambda Z: Z @ weights, oracle, rows)
     np.testing.assert_allclose(found.base_risk, base, rtol=1e-5)
     np.testing.assert_allclose(found.replaced_risk, risks, rtol=1e-5)

@@ -83,7 +83,7 @@ def test_any_ties(data, n, compare, weighted, block):
     def model(Z):  # tells 0.0 from -0.0, and takes NaN and infinities
         return np.nan_to_num(Z[:, 0], nan=0.7, posinf=3.0) + np.copysign(0.5, Z[:, 1]) + np.isnan(Z[:, 1])
 
-    options = {"compare": compare, "weights": w, "block": block, "keep": "rows", "features": [0, 1, (0, 1)]}
+    options = {"compare": compare, "weights": w, "run": rl.Run(block=block), "keep": "rows", "features": [0, 1, (0, 1)]}
     with (
         np.errstate(invalid="ignore"),
         pytest.warns(UserWarning, match="NaN or infinite") if not np.isfinite(X).all() else _nothing(),
@@ -432,7 +432,7 @@ def test_any_first_layer(seed, n, compare, weighted, block, outputs):
     W, b = rng.normal(size=(66, 4)), rng.normal(size=4)
     y = 10.0 + (rng.normal(size=n) if outputs == 1 else rng.normal(size=(n, outputs)))
     model = rl.models.FirstLayer(W, b, lambda H: np.tanh(H)[:, 0] if outputs == 1 else np.tanh(H)[:, :outputs])
-    options = {"compare": compare, "block": block, "features": [0, 5, (1, 2), (7, 30, 65)], "keep": "rows"}
+    options = {"compare": compare, "run": rl.Run(block=block), "features": [0, 5, (1, 2), (7, 30, 65)], "keep": "rows"}
     options["weights"] = rng.uniform(0.5, 2.0, n) if weighted else None
     plain = rl.model_reliance(model, X, y, route="plain", **options)
     for route in ("auto", "first_layer"):

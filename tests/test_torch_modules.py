@@ -76,7 +76,7 @@ def test_modes_come_back_after_an_error(when):
     module.register_forward_pre_hook(fail)
     X, y = data()
     with pytest.raises(ZeroDivisionError):
-        rl.permutation_importance(module, torch.from_numpy(X), torch.from_numpy(y), draws=3, block=4)
+        rl.permutation_importance(module, torch.from_numpy(X), torch.from_numpy(y), draws=3, run=rl.Run(block=4))
     assert modes(module) == before
     assert torch.is_grad_enabled()
 

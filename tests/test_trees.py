@@ -122,7 +122,7 @@ def test_any_trees(seed, n, leaves, outputs, categorical, missing, weighted, com
     model = made(seed, leaves, outputs=outputs, categorical=categorical, compared_in=("float32", "float64")[seed % 2])
     X, y, w = levels(seed + 1, n, missing=missing)
     y = 3.0 + (y if outputs == 1 else np.stack([y] * outputs, axis=1))
-    options = {"compare": compare, "weights": w if weighted else None, "block": block, "loss": loss}
+    options = {"compare": compare, "weights": w if weighted else None, "run": rl.Run(block=block), "loss": loss}
     found, plain = both(model, X, y, features=[0, 1, 2, 3, (0, 1), (2, 3)], **options)
     for name in ("values", "replaced_risk", "row_values", "std_error", "random_variable_error"):
         np.testing.assert_allclose(getattr(found, name), getattr(plain, name), rtol=1e-10, atol=1e-10, err_msg=name)
@@ -310,7 +310,9 @@ def test_the_number_of_workers_changes_no_bit(monkeypatch, deep):
     found = []
     for workers in (1, 2, 3):
         monkeypatch.setattr(route, "_workers", lambda problem, workers=workers: workers)
-        found.append(rl.model_reliance(model, X, y, weights=w, features=[0, 1, 2, (0, 1)], block=7, keep="rows"))
+        found.append(
+            rl.model_reliance(model, X, y, weights=w, features=[0, 1, 2, (0, 1)], run=rl.Run(block=7), keep="rows")
+        )
     for other in found[1:]:
         assert np.array_equal(found[0].row_values, other.row_values)
         assert np.array_equal(found[0].std_error, other.std_error)
@@ -363,14 +365,14 @@ def test_memory(leaves, memory):
     rl.model_reliance(model, X[:100], y[:100])
     tracemalloc.start()
     try:
-        found = rl.model_reliance(model, X, y, memory=memory)
+        found = rl.model_reliance(model, X, y, run=rl.Run(memory=memory))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert set(found.routes) == {"trees"}
     assert peak < memory
     with pytest.raises(ValueError, match="memory=1000 bytes is too small"):
-        rl.model_reliance(model, X, y, memory=1000)
+        rl.model_reliance(model, X, y, run=rl.Run(memory=1000))
 
 
 @pytest.mark.parametrize("shared", [1, 2, 3])
@@ -414,7 +416,7 @@ def test_trees_keep_to_the_memory(kind):
     memory = 8_000_000
     rl.model_reliance(model, X[:30], y[:30], **options)  # imports
     tracemalloc.start()
-    found = rl.model_reliance(model, X, y, memory=memory, **options)
+    found = rl.model_reliance(model, X, y, run=rl.Run(memory=memory), **options)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     found = next(iter(found.values())) if isinstance(found, dict) else found

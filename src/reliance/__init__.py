@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from reliance import functional, losses, models, plans, samplers
+from reliance._core.run import Run
 from reliance.losses import Metric
+from reliance.methods.adaptive import Until
 from reliance.methods.conditional import conditional_model_reliance, relative_importance
 from reliance.methods.extrapolation import Extrapolation, extrapolation_check
 from reliance.methods.interactions import Interactions, interaction_importance
@@ -49,7 +51,9 @@ __all__ = [
     "NullImportance",
     "RefitError",
     "RelativeImportance",
+    "Run",
     "SplitComparison",
+    "Until",
     "ablation_importance",
     "algorithm_reliance",
     "compare_splits",

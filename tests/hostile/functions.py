@@ -17,6 +17,8 @@ from hostile.loops import Data, Floats
 from reliance import plans
 
 KEY, N, P = 7, 12, 3
+IN_RUN = {"memory", "block"}
+IN_UNTIL = {"precision", "relative", "top", "budget"}
 _RNG = np.random.default_rng(5)
 X = _RNG.normal(size=(N, P))
 Y = 1.5 * X[:, 0] + X[:, 1] + 0.4 * _RNG.normal(size=N)
@@ -98,8 +100,12 @@ class Function:
 
     @property
     def parameters(self) -> set[str]:
-        found = set(inspect.signature(self.public).parameters)
-        return found | ({"loss", "compare", "draws"} if "options" in found else set())
+        """Of the function, and the settings in its `Run` and its `Until`."""
+        found = inspect.signature(self.public).parameters
+        names = set(found) | ({"loss", "compare", "draws"} if "options" in found else set())
+        if "run" in found:  # a class of models has no blocks of rows
+            names |= IN_RUN - ({"block"} if "model_class" in found else set())
+        return names | (IN_UNTIL if "draws" in found and "Until" in str(found["draws"].annotation) else set())
 
     @property
     def labelled(self) -> bool:

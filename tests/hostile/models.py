@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import reliance as rl
 from hostile.functions import FUNCTIONS, Function, X, Y, score
 from hostile.record import Case, Number, Refused, Warned
 
@@ -162,7 +163,7 @@ def _small_blocks() -> Iterator[Case]:
         yield Case(
             function.name,
             "model reused buffer in parts",
-            lambda function=function: function.run(X, Y, model=reused_buffer(), block=5),
+            lambda function=function: function.run(X, Y, model=reused_buffer(), run=rl.Run(block=5)),
             Number(lambda function=function: function.truth(X, Y)),
         )
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from hostile.functions import CHECKED, KEY, Function, N, P, X, Y
+import reliance as rl
+from hostile.functions import CHECKED, IN_RUN, IN_UNTIL, KEY, Function, N, P, X, Y, score
 from hostile.record import Case, Number, Refused
 
 HUGE = "x" * 5000
@@ -169,28 +170,27 @@ ODD: dict[str, dict[str, Any]] = {
     "importance": {"text": "gini", "number": 3, "none": None, "wrong shape": lambda model, X, y: np.ones((2, 2))},
     "limit": {"0": 0, "negative": -1.0, "nan": math.nan, "text": "far"},
     "folds": {"1": 1, "1.5": 1.5, "text": "five"},
-    "precision": {"0": 0.0, "negative": -1.0, "nan": math.nan, "without auto": 0.05},
-    "top": {"0": 0, "too many": P + 1, "1.5": 1.5, "without auto": 1},
-    "budget": {"0": 0, "1.5": 1.5, "without auto": 100},
+    "precision": {"0": 0.0, "negative": -1.0, "nan": math.nan, "text": "small"},
+    "top": {"0": 0, "too many": P + 1, "1.5": 1.5, "true": True},
+    "budget": {"0": 0, "1.5": 1.5, "too small": 100},
+    "run": {"text": "8MB", "number": 3, "mapping": {"memory": "8MB"}, "class": rl.Run},
     "train": {"array": X, "one": (X,), "four": (X, Y, Y, Y), "none": None},
     "test": {"array": X, "one": (X,), "other columns": (X[:, :2], Y), "none": None},
     "fit": {"number": 3, "none": None, "text": "ols"},
 }
-NEEDS = {option: {"draws": "auto"} for option in ("precision", "relative", "top", "budget")}
 
 
-def _call(function: Function, option: str, odd: str, value: Any) -> Any:
+def _call(function: Function, option: str, value: Any) -> Any:
     if option == "fit":
         return function.run(X, Y, model=value)
     if option in ("train", "test"):
-        import reliance as rl
-        from hostile.functions import score
-
         pair = {"train": (X, Y), "test": (X, Y), option: value}
         return rl.compare_splits(score, **pair)
-    auto = function.takes("precision") and odd != "without auto"
-    more = NEEDS.get(option, {}) if auto else {}
-    return function.run(X, Y, **{option: value, **more})
+    if option in IN_RUN:
+        return function.run(X, Y, run=rl.Run(**{option: value}))
+    if option in IN_UNTIL and function.takes("precision"):
+        return function.run(X, Y, draws=rl.Until(**{option: value}))
+    return function.run(X, Y, **{option: value})
 
 
 def _odd(function: Function) -> Iterator[Case]:
@@ -201,7 +201,7 @@ def _odd(function: Function) -> Iterator[Case]:
             yield Case(
                 function.name,
                 f"{option} {odd}",
-                lambda o=option, d=odd, v=value: _call(function, o, d, v),
+                lambda option=option, value=value: _call(function, option, value),
                 Refused((option,)),
             )
 
@@ -263,7 +263,7 @@ def _same(function: Function) -> Iterator[Case]:
             yield Case(
                 function.name,
                 f"{option} as {odd}",
-                lambda option=option, value=value: function.run(X, Y, **{option: value}),
+                lambda option=option, value=value: _call(function, option, value),
                 Number(lambda: function.truth(X, Y)),
             )
 

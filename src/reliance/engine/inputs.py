@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.arrays import Array, Device, Namespace
+from reliance._core.run import Block, Run, resolved
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import listed, shown
 from reliance.data import tables
@@ -27,12 +26,10 @@ from reliance.models.calling import Model
 from reliance.models.responses import assigned, label_positions
 from reliance.models.several_inputs import Inputs
 
-DEFAULT_MEMORY = "1GB"
 CURVES = ("curves", "ice")
 NEED_PAIRS = "curves come from all pairs of rows: pass them to model_reliance(pairs='all')"
 
 Progress: TypeAlias = bool | Callable[[int, int], None]
-Block: TypeAlias = int | tuple[int, int] | str | None
 
 
 @dataclass(frozen=True)
@@ -128,8 +125,7 @@ def prepare(
     loss: Any = "squared_error",
     weights: Any = None,
     rng: RandomState = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
@@ -140,7 +136,7 @@ def prepare(
 
     ``seen``: whether the values of X and y were looked at already, so that nothing is said twice about them.
     """
-    losses = resolve_all(loss)
+    losses, settings = resolve_all(loss), resolved(run)
     tables.check_aligned(X=X, y=y, weights=weights)
     table = tables.read(X, "X") if tables.is_table(X) else None
     if table is not None:
@@ -178,8 +174,8 @@ def prepare(
         losses=losses,
         several=isinstance(loss, list | tuple),
         key=resolve_key(rng),
-        memory=parse_memory(DEFAULT_MEMORY if memory is None else memory),
-        block=_checked_block(block),
+        memory=settings.bytes,
+        block=settings.block,
         progress=_checked_progress(progress),
         keep=kept,
         names=column_names(names, tuple(X.shape[1:])),
@@ -234,43 +230,6 @@ def _target(function: Loss | Metric, y: Array | None, model: Model) -> Array | N
             f"[{listed(model.classes.tolist())}]: drop those rows or fit the model on all labels"
         )
     return arrays.from_host(position, arrays.namespace(y), arrays.device(y))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Settings
-
-_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-_UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-
-
-def parse_memory(memory: int | str) -> int:
-    """Bytes, from a number or text such as "512MB" or "2GiB"."""
-    if isinstance(memory, int | np.integer) and not isinstance(memory, bool):
-        number = int(memory)
-    else:
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
-        if match is None or match[2].lower() not in _UNITS:
-            raise ValueError(
-                f"memory={shown(memory)} is not an amount: pass bytes as an integer or text such as '512MB'"
-            )
-        number = int(Decimal(match[1]) * _UNITS[match[2].lower()])
-    if number < 1:
-        raise ValueError(f"memory={shown(memory)} is too small: pass a positive number of bytes")
-    if number >= 2**63:
-        raise ValueError(f"memory={shown(memory)} is more than any machine has: pass what may be used, such as '2GB'")
-    return number
-
-
-def _checked_block(block: Block) -> Block:
-    if block is None or block == "tune":
-        return block
-    sizes: tuple[Any, ...] = block if isinstance(block, tuple) else (block,)
-    whole = all(isinstance(s, int | np.integer) and not isinstance(s, bool) and s > 0 for s in sizes)
-    if not whole or not 1 <= len(sizes) <= 2:
-        raise ValueError(
-            f"block={shown(block)} is no block size: pass a number of rows, (rows, draws), 'tune' or None (the default)"
-        )
-    return (int(sizes[0]), int(sizes[1])) if len(sizes) == 2 else int(sizes[0])
 
 
 def _checked_progress(progress: Progress) -> Progress:

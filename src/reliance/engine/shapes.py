@@ -32,8 +32,8 @@ def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:
     if affordable < 1:
         held = f": sums, losses and predictions of {problem.n} rows take {fixed} bytes"
         raise ValueError(
-            f"memory={problem.memory} bytes is too small{held if fixed else ' for one row'}; pass a larger memory=, "
-            f"{fixed + per_row} or more"
+            f"memory={problem.memory} bytes is too small{held if fixed else ' for one row'}; pass a larger one to "
+            f"rl.Run, {fixed + per_row} or more"
         )
     if arrays.is_accelerator(problem.xp, problem.device):
         rows = _ACCELERATOR_ROWS

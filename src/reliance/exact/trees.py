@@ -153,7 +153,7 @@ def _block_rows(problem: Problem, engine: TreeEngine, held: int, workers: int) -
     if affordable < 1:
         raise ValueError(
             f"memory={problem.memory} bytes is too small: the route through the trees needs at least "
-            f"{held + engine.row_bytes * workers}; pass a larger memory=, or route='plain'"
+            f"{held + engine.row_bytes * workers}; pass a larger one to rl.Run, or route='plain'"
         )
     return int(min(engine.rows, affordable))
 

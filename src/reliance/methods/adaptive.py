@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -36,58 +35,61 @@ _NEGLIGIBLE = 0.1
 
 
 @dataclass(frozen=True)
-class Goal:
-    """When to stop.
+class Until:
+    """As many draws as it takes, ``draws=rl.Until(...)``: rounds of twice as many until one of these is reached.
 
-    Attributes
+    Parameters
     ----------
-    precision : float
-        Half-width of every 95% population interval, as a share of the base risk (``relative``) or in its units. A
-        ratio is relative to the base risk already.
-    top : int or None
-        Stop when the ranking of so many features is settled instead.
-    budget : int or None
-        Rows that the model may be called with, at most, in all.
+    precision : float, optional
+        Until the half-width of every 95% population interval is at most so large, as a share of the base risk. The
+        default is 0.01. Where the rows' own variation alone is wider, more draws cannot help, and it stops with "rows".
+    relative : bool, optional
+        False: ``precision`` is in the units of the risk, no share of it. Ratios are relative to the base risk already.
+    top : int, optional
+        Until the ranking of so many features is settled, instead of a precision.
+    budget : int, optional
+        Rows that the model is called with, at most, in all.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> model = lambda X: X @ np.asarray([2.0, 1.0, 0.0])
+    >>> result = rl.permutation_importance(model, X, model(X), draws=rl.Until(top=2), rng=0)
+    >>> result.stopped, result.draws_per_row
+    ('ranking', 8)
     """
 
-    precision: float = _PRECISION
-    relative: bool = True
+    precision: float | None = None
+    relative: bool | None = None
     top: int | None = None
     budget: int | None = None
 
+    def __post_init__(self) -> None:
+        precision, relative = self.precision, self.relative
+        number = isinstance(precision, float | int | np.number) and not isinstance(precision, bool)
+        if precision is not None and (not number or not 0.0 < precision < math.inf):
+            raise ValueError(f"precision={shown(precision)}: pass a positive half-width, such as 0.01")
+        for name in ("top", "budget"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"{name}={shown(value)}: pass a positive integer or None")
+            object.__setattr__(self, name, int(value))  # integers of NumPy are integers, too
+        if relative is not None and not isinstance(relative, bool):
+            raise TypeError(f"relative={shown(relative)}: pass True (a share of the base risk) or False (in its units)")
+        for name in ("precision", "relative"):
+            if self.top is not None and getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name}={shown(getattr(self, name))} and top={shown(self.top)}: top stops at a settled ranking, "
+                    "whatever the widths; leave one of the two out"
+                )
 
-def checked_goal(draws: Any, precision: Any, relative: Any, top: Any, budget: Any) -> Goal | None:
-    """What "auto" draws stop at; None for a number of draws, which none of these settings may go with."""
-    given = {"precision": precision, "relative": relative, "top": top, "budget": budget}
-    given = {name: value for name, value in given.items() if value is not None}
-    if not isinstance(draws, str):
-        for name, value in given.items():
-            raise ValueError(
-                f"{name}={shown(value)} says when draws='auto' stops, and draws={shown(draws)} was given: pass "
-                f"draws='auto', or leave {name} out"
-            )
-        return None
-    check_choice(draws, ("auto",), "draws")
-    number = isinstance(precision, float | int | np.number) and not isinstance(precision, bool)
-    if precision is not None and (not number or not 0.0 < precision < math.inf):
-        raise ValueError(f"precision={shown(precision)}: pass a positive half-width, such as 0.01")
-    for name in ("top", "budget"):
-        value = given.get(name, 1)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{name}={shown(value)}: pass a positive integer or None")
-    if relative is not None and not isinstance(relative, bool):
-        raise TypeError(f"relative={shown(relative)}: pass True (a share of the base risk) or False (in its units)")
-    for name in ("precision", "relative"):
-        if top is not None and name in given:
-            raise ValueError(
-                f"{name}={shown(given[name])} and top={shown(top)}: top stops at a settled ranking, whatever the "
-                f"widths; leave one of the two out"
-            )
-    share = _PRECISION if precision is None else float(precision)
-    # Integers of NumPy are integers, too.
-    return Goal(
-        share, relative is not False, None if top is None else int(top), None if budget is None else int(budget)
-    )
+    def half_width(self, risk: float, compare: str) -> float:
+        """How wide half an interval may be."""
+        share = _PRECISION if self.precision is None else float(self.precision)
+        return share * (1.0 if self.relative is False or compare == "ratio" else abs(risk))
 
 
 @dataclass(frozen=True)
@@ -135,14 +137,14 @@ class _Later:
 
 
 def measure_until(
-    problem: Problem, plan_of: Callable[[int], Plan], goal: Goal, compare: str, method: str
+    problem: Problem, plan_of: Callable[[int], Plan], goal: Until, compare: str, method: str
 ) -> Importance | dict[str, Importance]:
     """One result for each loss; ``plan_of(K)`` has K draws, the first of which are those of a smaller plan."""
     check_choice(compare, COMPARE, "compare")
     if not any(has_rows(function) for function in problem.losses):
         raise ValueError(
-            f"draws='auto' watches population intervals, which loss={shown(problem.losses[0].name)} does not have: "
-            "pass a number of draws, or a metric with an influence function"
+            f"draws=rl.Until(...) watches population intervals, which loss={shown(problem.losses[0].name)} does not "
+            "have: pass a number of draws, or a metric with an influence function"
         )
     if goal.top is not None and goal.top >= len(problem.features):
         raise ValueError(f"top={goal.top}: {len(problem.features)} features are ranked; pass a smaller number")
@@ -174,7 +176,7 @@ def measure_until(
     return collect(problem, base, plan, compare, method, [job], replace(run, moments=moments), stopped=stopped)
 
 
-def _most_draws(problem: Problem, goal: Goal, exhausted: float) -> int:
+def _most_draws(problem: Problem, goal: Until, exhausted: float) -> int:
     """All n - 1 shifts, or what the budget pays for."""
     most = int(min(exhausted, _LIMIT * problem.n))
     if goal.budget is None:
@@ -188,12 +190,12 @@ def _most_draws(problem: Problem, goal: Goal, exhausted: float) -> int:
 
 
 def _checked_supports(problem: Problem, plan: Plan) -> list[dict[str, Support]]:
-    """On how many rows each error rests, which "auto" must know of every one that it watches."""
+    """On how many rows each error rests, which must be known of every one that it watches."""
     found = freedom.supports(problem, plan)
     for function, supports in zip(problem.losses, found, strict=True):
         if has_rows(function) and any(support.units < freedom.FEWEST for support in supports.values()):
             raise ValueError(
-                f"draws='auto' watches population intervals, and that of loss={shown(function.name)} "
+                f"draws=rl.Until(...) watches population intervals, and that of loss={shown(function.name)} "
                 f"{freedom.TOO_FEW}, or pass a number of draws"
             )
     return found
@@ -206,7 +208,7 @@ def _why_stop(
     compare: str,
     moments: dict[str, tuple[Moments, ...]],
     supports: list[dict[str, Support]],
-    goal: Goal,
+    goal: Until,
 ) -> str:
     """Precision, ranking or rows if every loss is settled one way or the other; "" to go on."""
     reasons = []
@@ -236,7 +238,7 @@ def _why_stop(
     return "rows" if "rows" in reasons else reasons[0]
 
 
-def _precise(known: list[Summary], plan: Plan, compare: str, risk: float, goal: Goal) -> str:
+def _precise(known: list[Summary], plan: Plan, compare: str, risk: float, goal: Until) -> str:
     values, errors, gamma, share = (
         np.asarray([getattr(s, name) for s in known])
         for name in ("value", "std_error", "skewness", "monte_carlo_share")
@@ -244,7 +246,7 @@ def _precise(known: list[Summary], plan: Plan, compare: str, risk: float, goal: 
     df = np.asarray([s.degrees_of_freedom for s in known])
     df = np.where(np.isnan(df), freedom.degrees_of_freedom(plan.kind, plan.n), df)
     ends = inference.interval(values, errors, df, _LEVEL, gamma=gamma, ratio=compare == "ratio")
-    wanted = goal.precision * (abs(risk) if goal.relative and compare == "difference" else 1.0)
+    wanted = goal.half_width(risk, compare)
     half = (ends[:, 1] - ends[:, 0]) / 2.0
     wide = half > wanted
     if not wide.any():

@@ -9,11 +9,12 @@ import numpy as np
 
 from reliance import plans
 from reliance._core.arrays import Array
+from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance.data import tables
 from reliance.engine import blocks
 from reliance.engine.executors import Caller
-from reliance.engine.inputs import Block, Problem, Progress, check_choice, prepare
+from reliance.engine.inputs import Problem, Progress, check_choice, prepare
 from reliance.inference.corrections import Runner
 from reliance.methods.measuring import COMPARE, base_risks, checked_shifts, reliance_plan
 from reliance.methods.studies import Study, measured, result_of
@@ -51,8 +52,7 @@ def relative_importance(
     features: Any = None,
     weights: Array | None = None,
     rng: RandomState = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
@@ -66,7 +66,7 @@ def relative_importance(
 
     Parameters
     ----------
-    model, X, y, loss, compare, features, weights, rng, memory, block, progress, names, keep
+    model, X, y, loss, compare, features, weights, rng, run, progress, names, keep
         As in `ablation_importance`.
     given : list, "rest" or mapping
         G: names or indices of features and names of ``context`` variables; ``[]`` for none; ``"rest"`` for all other
@@ -125,7 +125,7 @@ def relative_importance(
     0.0
     """
     check_choice(compare, COMPARE, "compare")
-    problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names, keep)
     on_host = tables.is_table(X) or isinstance(X, np.ndarray | list | tuple)
     moved = on_host and not isinstance(problem.flat, np.ndarray)
     variables.check_order(X, context, fit_on)
@@ -153,8 +153,7 @@ def conditional_model_reliance(
     features: Any = None,
     weights: Array | None = None,
     rng: RandomState = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
@@ -169,7 +168,7 @@ def conditional_model_reliance(
 
     Parameters
     ----------
-    model, X, y, loss, features, weights, rng, memory, block, progress, names, keep
+    model, X, y, loss, features, weights, rng, run, progress, names, keep
         As in `ablation_importance`.
     regressor : optional
         None: ordinary least squares with intercept. ``"kernel_ridge"``: the built-in kernel ridge regression. An
@@ -212,7 +211,7 @@ def conditional_model_reliance(
     True
     """
     check_choice(compare, COMPARE, "compare")
-    problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names, keep)
     problem, plan = reliance_plan(problem, pairs)
     known = variables.gather(problem, None, None)
     latent = None

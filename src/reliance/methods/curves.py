@@ -56,7 +56,7 @@ def with_outputs(problem: Problem, base: Base, route: str = "auto") -> tuple[Pro
     if memory < 1:
         raise ValueError(
             f"keep='ice' keeps a number for each row and value, {problem.memory - memory} bytes in all, which memory="
-            f"{problem.memory} does not hold: pass a larger memory=, fewer features=, or keep='curves'"
+            f"{problem.memory} does not hold: pass a larger one to rl.Run, fewer features=, or keep='curves'"
         )
     wide = dataclasses.replace(
         problem, losses=(*problem.losses, *functions), targets=(*problem.targets, *own), memory=memory

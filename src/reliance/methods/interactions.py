@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from reliance import inference, plans
 from reliance._core.arrays import Array
+from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed, shown
 from reliance.data.features import Feature
 from reliance.engine import blocks
 from reliance.engine.executors import Caller
-from reliance.engine.inputs import Block, Problem, Progress, check_choice, check_draws, prepare
+from reliance.engine.inputs import Problem, Progress, check_choice, check_draws, prepare
 from reliance.engine.reductions import Moments
 from reliance.exact import routes
 from reliance.inference import identified, variance
@@ -145,8 +146,7 @@ def interaction_importance(
     features: Any = None,
     weights: Array | None = None,
     rng: RandomState = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> Interactions:
@@ -161,7 +161,7 @@ def interaction_importance(
 
     Parameters
     ----------
-    model, X, y, features, weights, rng, memory, block, progress, names
+    model, X, y, features, weights, rng, run, progress, names
         As in `ablation_importance`. ``features`` are those of which pairs are made, groups too.
     pairs : list of pairs, optional
         Pairs of names, or of column indices. None: every pair of the features.
@@ -193,7 +193,7 @@ def interaction_importance(
     if isinstance(loss, list | tuple):
         raise ValueError(f"loss is a list of {len(loss)}: measure interactions under one loss at a time")
     check_choice(route, routes.ROUTES, "route")
-    problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names)
     chosen = _chosen_pairs(pairs, problem)
     plan = _plan(problem, draws)
     singles = tuple({feature.columns: feature for pair in chosen for feature in pair}.values())
@@ -205,8 +205,8 @@ def interaction_importance(
         base = blocks.base_pass(problem, call)
         risk = base_risks(problem, base, "difference")[0]
         jobs = routes.jobs(problem, base, plan, route)
-        run, jobs = routes.run(problem, jobs, base, call, route)
-    moments = {name: of_losses[0] for name, of_losses in routes.all_moments(run, jobs).items()}
+        measured, jobs = routes.run(problem, jobs, base, call, route)
+    moments = {name: of_losses[0] for name, of_losses in routes.all_moments(measured, jobs).items()}
     known = has_rows(problem.losses[0])
     found = [
         _interaction(problem, plan, [moments[f.name] for f in (both, *pair)], known)

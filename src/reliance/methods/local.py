@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import shown
 from reliance.data.features import Feature
 from reliance.engine import blocks, known_models
 from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Block, Problem, Progress, prepare
+from reliance.engine.inputs import Problem, Progress, prepare
 from reliance.engine.reductions import Moments
 from reliance.engine.stores import ArrayStore, Lent
 from reliance.exact import routes, trust
@@ -44,8 +45,7 @@ def local_importance(
     center: bool = True,
     features: Any = None,
     rng: RandomState = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> LocalImportance:
@@ -66,7 +66,7 @@ def local_importance(
 
     Parameters
     ----------
-    model, X, y, features, rng, memory, block, progress, names
+    model, X, y, features, rng, run, progress, names
         As in `ablation_importance`.
     rows : sequence of int, optional
         Which rows to explain; by default all. Only these are evaluated, with the donors that they have among all rows.
@@ -108,7 +108,7 @@ def local_importance(
     contributes = y is None and loss is None
     fallback = "prediction_shift" if y is None else "squared_error"
     chosen_loss = fallback if loss is None else loss
-    problem = prepare(model, X, y, features, chosen_loss, None, rng, memory, block, progress, names, (), ())
+    problem = prepare(model, X, y, features, chosen_loss, None, rng, run, progress, names, (), ())
     _check_loss(problem)
     if not isinstance(center, bool | np.bool_):
         raise TypeError(f"center={shown(center)}: pass True or False")
@@ -127,8 +127,8 @@ def local_importance(
                 return _result(problem, base, chosen, plan, closed, np.zeros_like(closed), [0] * closed.shape[1], True)
         if chosen is None:
             jobs = routes.jobs(some, base, plan, "auto")
-            run, jobs = routes.run(some, jobs, base, call, "auto")
-            found = routes.all_moments(run, jobs)
+            measured, jobs = routes.run(some, jobs, base, call, "auto")
+            found = routes.all_moments(measured, jobs)
             count = {f.name: job.evaluations for job in jobs for f in job.features}
         else:
             found, count = _of_some(problem, some, base, call, plan, chosen)

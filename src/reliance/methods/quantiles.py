@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.arrays import Array
+from reliance._core.run import Run
 from reliance._core.words import shown
 from reliance.engine import blocks
 from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Block, Problem, Progress, check_choice, prepare
+from reliance.engine.inputs import Problem, Progress, check_choice, prepare
 from reliance.losses.functions import prediction_shift
 from reliance.methods.held_values import SIGNED_SHIFT, answers, held_values
 from reliance.models import calling
@@ -34,8 +35,7 @@ def feature_impact(
     method: str = "predict",
     route: str = "auto",
     features: Any = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> Impact:
@@ -66,7 +66,7 @@ def feature_impact(
     features : optional
         What to measure: None for each column, or a list of indices or names. No groups: they have no one standard
         deviation.
-    memory, block, progress, names
+    run, progress, names
         As in `ablation_importance`.
 
     Returns
@@ -101,8 +101,7 @@ def feature_impact(
         None,
         features,
         [SIGNED_SHIFT, prediction_shift],
-        memory=memory,
-        block=block,
+        run=run,
         progress=progress,
         names=names,
     )

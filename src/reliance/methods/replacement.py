@@ -7,10 +7,11 @@ from typing import Any
 
 from reliance import plans
 from reliance._core.arrays import Array
+from reliance._core.run import Run
 from reliance._core.streams import RandomState
-from reliance.engine.inputs import CURVES, Block, Progress, check_choice, check_draws, prepare
+from reliance.engine.inputs import CURVES, Progress, check_choice, check_draws, prepare
 from reliance.exact import routes
-from reliance.methods.adaptive import checked_goal, measure_until
+from reliance.methods.adaptive import Until, measure_until
 from reliance.methods.measuring import checked_shifts, measure, reliance_plan
 from reliance.plans import Plan
 from reliance.results.importance import Importance
@@ -21,21 +22,16 @@ def ablation_importance(
     X: Array,
     y: Array | None = None,
     *,
-    draws: int | str = 10,
+    draws: int | Until = 10,
     loss: Any = "squared_error",
     compare: str = "difference",
     features: Any = None,
     weights: Array | None = None,
     rng: RandomState = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
-    precision: float | None = None,
-    relative: bool | None = None,
-    top: int | None = None,
-    budget: int | None = None,
 ) -> Importance | dict[str, Importance]:
     r"""Randomized ablation importance: each value replaced by independent draws from its column.
 
@@ -55,9 +51,9 @@ def ablation_importance(
         ``model(**X)``; a feature is one of them, ``(input, slice)`` or ``(input, mask)``.
     y : array (n, ...), optional
         Labels; not needed for ``loss="prediction_shift"``.
-    draws : int or "auto"
-        K, how many times each row is replaced. "auto": as many as ``precision`` or ``top`` take (see below);
-        ``result.draws_per_row`` and ``result.stopped`` say how many these were, and why no more.
+    draws : int or Until
+        K, how many times each row is replaced. ``rl.Until(precision=0.01)``, ``rl.Until(top=3)``: as many as that
+        takes; ``result.draws_per_row`` and ``result.stopped`` say how many these were, and why no more.
     loss : str, callable, Metric or a list of these
         ``"squared_error"``, ``"absolute_error"``, ``"log_loss"``, ``"cross_entropy"``, ``"zero_one"``, ``"hinge"``,
         ``"huber"``, ``"pinball"``, ``"poisson_deviance"``, ``"prediction_shift"``, the metrics ``"auc"``, ``"r2"``,
@@ -72,25 +68,14 @@ def ablation_importance(
         Weights of the rows' losses. Donors count equally.
     rng : int, SeedSequence or Generator, optional
         The same seed gives the same donors on every backend and at every block size. A Generator is consumed once.
-    memory : int or str, optional
-        Bytes that may be allocated, such as ``"512MB"`` (default 1 GB), beyond X, y and what the model itself needs.
-    block : int, (rows, draws) or "tune", optional
-        Rows of a block, its shape, or measure the fastest size.
+    run : Run, optional
+        How the work is done: ``rl.Run(memory="512MB")`` bounds what may be allocated, see `Run`.
     progress : bool or callable
         Show a bar, or call ``progress(done, total)``.
     names : sequence of str, optional
         Names of the columns.
     keep : str or sequence of str
         ``"rows"`` keeps ``row_values`` (p, n).
-    precision, relative : float, bool
-        With ``draws="auto"``: rounds of twice as many draws until the half-width of every 95% population interval is at
-        most ``precision`` times the base risk (``relative=False``: at most ``precision`` itself; of ratios always).
-        Where the rows' own variation alone is wider, more draws cannot help, and it stops with "rows". The default
-        is 0.01, relative. With a number of draws these four are an error.
-    top : int, optional
-        With ``draws="auto"``: until the ranking of so many features is settled, instead of a precision.
-    budget : int, optional
-        With ``draws="auto"``: rows that the model is called with, at most.
 
     Returns
     -------
@@ -115,14 +100,13 @@ def ablation_importance(
     >>> bool(result.values[0] > 4), result.values[1:].tolist()
     (True, [0.0, 0.0])
     """
-    problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
-    goal = checked_goal(draws, precision, relative, top, budget)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names, keep)
 
     def plan(count: int) -> Plan:
         return plans.Resample(problem.n, count, problem.key)
 
-    if goal is not None:
-        return measure_until(problem, plan, goal, compare, "ablation_importance")
+    if isinstance(draws, Until):
+        return measure_until(problem, plan, draws, compare, "ablation_importance")
     return measure(problem, plan(check_draws(draws)), compare, "ablation_importance")
 
 
@@ -131,21 +115,16 @@ def permutation_importance(
     X: Array,
     y: Array | None = None,
     *,
-    draws: int | str = 20,
+    draws: int | Until = 20,
     loss: Any = "squared_error",
     compare: str = "difference",
     features: Any = None,
     weights: Array | None = None,
     rng: RandomState = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
-    precision: float | None = None,
-    relative: bool | None = None,
-    top: int | None = None,
-    budget: int | None = None,
 ) -> Importance | dict[str, Importance]:
     r"""Permutation importance, by shifts of one random ordering.
 
@@ -161,12 +140,10 @@ def permutation_importance(
 
     Parameters
     ----------
-    model, X, y, loss, compare, features, weights, rng, memory, block, progress, names, keep
+    model, X, y, loss, compare, features, weights, rng, run, progress, names, keep
         As in `ablation_importance`.
-    draws : int or "auto"
-        K, the number of permutations. The first K of 2K draws are the K draws. "auto": as many as it takes.
-    precision, relative, top, budget
-        What it takes, as in `ablation_importance`.
+    draws : int or Until
+        K, the number of permutations. The first K of 2K draws are the K draws. ``rl.Until(...)``: as many as it takes.
 
     Returns
     -------
@@ -187,14 +164,13 @@ def permutation_importance(
     >>> bool(abs(result.values[0] - 0.5) < 0.05), result.values[1:].tolist()
     (True, [0.0, 0.0])
     """
-    problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
-    goal = checked_goal(draws, precision, relative, top, budget)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names, keep)
 
     def plan(count: int) -> Plan:
         return plans.Shifts(problem.n, count, problem.key)
 
-    if goal is not None:
-        return measure_until(problem, plan, goal, compare, "permutation_importance")
+    if isinstance(draws, Until):
+        return measure_until(problem, plan, draws, compare, "permutation_importance")
     return measure(problem, plan(checked_shifts(draws, problem.n, "draws")), compare, "permutation_importance")
 
 
@@ -210,8 +186,7 @@ def model_reliance(
     features: Any = None,
     weights: Array | None = None,
     rng: RandomState = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
@@ -224,7 +199,7 @@ def model_reliance(
 
     Parameters
     ----------
-    model, X, y, loss, features, weights, rng, memory, block, progress, names
+    model, X, y, loss, features, weights, rng, run, progress, names
         As in `ablation_importance`.
     pairs : {"all", "halves"} or int
         ``"all"``: the exact n(n-1) estimate, O(n) memory. ``"halves"``: after one random ordering, which ``rng``
@@ -241,7 +216,7 @@ def model_reliance(
     keep : str or sequence of str
         ``"rows"`` keeps ``row_values`` (p, n). ``"curves"`` keeps ``curves``: for each feature its partial dependence
         at the values that occur, which all pairs know without one more evaluation. ``"ice"`` keeps the curve of every
-        row, too: n m numbers for m values, which ``memory`` must hold.
+        row, too: n m numbers for m values, which the ``memory`` of ``run`` must hold.
 
     Returns
     -------
@@ -270,6 +245,6 @@ def model_reliance(
     """
     check_choice(route, routes.ROUTES, "route")
     keeps = ("rows", *CURVES)
-    problem = prepare(model, X, y, features, loss, weights, rng, memory, block, progress, names, keep, keeps)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names, keep, keeps)
     problem, plan = reliance_plan(problem, pairs)
     return measure(problem, plan, compare, "model_reliance", route)

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from reliance import inference
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
 from reliance.engine import blocks
 from reliance.engine.blocks import Reporter
 from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Block, Problem, Progress, check_choice, prepare
+from reliance.engine.inputs import Problem, Progress, check_choice, prepare
 from reliance.exact import routes
 from reliance.exact.routes import Job
 from reliance.inference import identified
@@ -44,8 +45,7 @@ def sobol_total(
     form: str = "independent",
     features: Any = None,
     rng: RandomState = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> Importance:
@@ -58,7 +58,7 @@ def sobol_total(
 
     Parameters
     ----------
-    model, X, features, rng, memory, block, progress, names
+    model, X, features, rng, run, progress, names
         As in `ablation_importance`. The model must have one numeric output.
     pairs : {"all", "halves"} or int
         As in `model_reliance`.
@@ -99,7 +99,7 @@ def sobol_total(
     (True, True, 0.0)
     """
     check_choice(form, FORMS, "form")
-    problem = prepare(model, X, None, features, "prediction_shift", None, rng, memory, block, progress, names, (), ())
+    problem = prepare(model, X, None, features, "prediction_shift", None, rng, run, progress, names, (), ())
     if form == "product":
         _check_all_pairs(pairs, "form='product'")
         return _by_effects(problem, "product", "sobol_total")
@@ -109,8 +109,8 @@ def sobol_total(
         base = blocks.base_pass(problem, call)
         own = _own_predictions(problem, base)
         jobs = routes.jobs(problem, base, plan, "auto")
-        run, jobs = routes.run(problem, jobs, base, call, "auto")
-    moments = routes.all_moments(run, jobs)
+        measured, jobs = routes.run(problem, jobs, base, call, "auto")
+    moments = routes.all_moments(measured, jobs)
     variance = float(np.var(own, ddof=1))
     unit = 2.0 * (own - own.mean()) ** 2 * problem.n / (problem.n - 1)  # its mean is 2 Var f
     lent = inference.lent_units(unit, None, plan, "ratio")
@@ -119,7 +119,7 @@ def sobol_total(
         one = moments[feature.name][0]
         found = inference.summarize(one, unit, None, plan, "ratio", lent=lent, keep_rows=False)
         summaries.append(_as_share(found, variance))
-    return _result(problem, summaries, plan, jobs, variance, "sobol_total", run.block)
+    return _result(problem, summaries, plan, jobs, variance, "sobol_total", measured.block)
 
 
 def sobol_first(
@@ -128,8 +128,7 @@ def sobol_first(
     *,
     form: str = "independent",
     features: Any = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> Importance:
@@ -144,7 +143,7 @@ def sobol_first(
 
     Parameters
     ----------
-    model, X, features, memory, block, progress, names
+    model, X, features, run, progress, names
         As in `ablation_importance`. The model must have one numeric output. All pairs are evaluated, by the cheapest
         route that is exact: nothing is drawn at random.
     form : {"independent", "product"}
@@ -175,7 +174,7 @@ def sobol_first(
     (True, True)
     """
     check_choice(form, FORMS, "form")
-    problem = prepare(model, X, None, features, "prediction_shift", None, 0, memory, block, progress, names, (), ())
+    problem = prepare(model, X, None, features, "prediction_shift", None, 0, run, progress, names, (), ())
     return _by_effects(problem, form, "sobol_first")
 
 
@@ -190,12 +189,12 @@ def _by_effects(problem: Problem, form: str, method: str) -> Importance:
         own = _own_predictions(problem, base)
         problem, base = _with_squares(problem, base, own)
         jobs = routes.jobs(problem, base, plan, "auto")
-        run, jobs = routes.run(problem, jobs, base, call, "auto")
+        measured, jobs = routes.run(problem, jobs, base, call, "auto")
         # The second pass is of the outputs alone.
         single = dataclasses.replace(problem, losses=problem.losses[1:], targets=problem.targets[1:])
         kept: dict[str, Any] = {name: getattr(base, name)[1:] for name in ("targets", "losses", "host_losses")}
         runner = Runner(single, dataclasses.replace(base, **kept), call, Reporter(0, lambda done, total: None))
-        moments = routes.all_moments(run, jobs)
+        moments = routes.all_moments(measured, jobs)
         variance = float(np.var(own, ddof=1))
         found, more = [], {}
         for feature in problem.features:
@@ -204,7 +203,7 @@ def _by_effects(problem: Problem, form: str, method: str) -> Importance:
             summary, count = share(runner, feature, effects, chosen, form, method, variance, spread)
             found.append(summary)
             more[feature.name] = count
-    return _result(problem, found, plan, jobs, variance, method, run.block, more)
+    return _result(problem, found, plan, jobs, variance, method, measured.block, more)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

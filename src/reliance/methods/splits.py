@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from reliance import inference, plots
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed, shown
 from reliance.data import tables
-from reliance.engine.inputs import Block, Progress
+from reliance.engine.inputs import Progress
 from reliance.methods.replacement import model_reliance
 from reliance.results import export
 from reliance.results.importance import Importance, TestResult
@@ -123,8 +124,7 @@ def compare_splits(
     route: str = "auto",
     features: Any = None,
     rng: RandomState = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> SplitComparison:
@@ -139,7 +139,7 @@ def compare_splits(
         As fitted to the training data.
     train, test : tuples (X, y) or (X, y, weights)
         The two sets of rows, which must have no row in common. For ``loss="prediction_shift"`` y may be None.
-    pairs, loss, compare, route, features, rng, memory, block, progress, names
+    pairs, loss, compare, route, features, rng, run, progress, names
         As in `model_reliance`; one loss.
 
     Returns
@@ -187,8 +187,7 @@ def compare_splits(
             features=features,
             weights=rest[0] if rest else None,
             rng=rng,
-            memory=memory,
-            block=block,
+            run=run,
             progress=progress,
             names=names,
         )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from reliance import inference
 from reliance._core import streams
+from reliance._core.run import Run
 from reliance._core.words import shown
 from reliance.data.features import Feature
 from reliance.engine.blocks import Reporter
@@ -203,7 +204,7 @@ class FiniteClass:
                 homes[home] = calling.at_home(model, X, y, None)[:2]
             X, y = homes[home]
         function = self._function  # type: ignore[attr-defined]
-        return prepare(model, X, y, data.pieces, function, rng=data.key, memory=data.memory, seen=True)
+        return prepare(model, X, y, data.pieces, function, rng=data.key, run=Run(memory=data.memory), seen=True)
 
     def _member(self, k: int, risks: Floats) -> Member:
         model = list(self.named.values())[k]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
 from reliance.data import tables
@@ -41,7 +42,7 @@ def model_class_reliance(
     features: Any = None,
     names: Sequence[str] | None = None,
     rng: RandomState = None,
-    memory: int | str | None = None,
+    run: Run | None = None,
     progress: Progress = False,
     confidence: float | None = None,
     loss_bound: float | None = None,
@@ -68,9 +69,9 @@ def model_class_reliance(
         The model of the class that others are compared with, or a risk. None: the class's best model.
     compare : {"ratio", "difference"}
         Switched risk over, or minus, the risk.
-    features, names, rng, memory, progress
-        As in `ablation_importance`; ``rng`` is for the starts of searches and for bootstraps, ``progress`` counts
-        features, or the rows that the models of a `FiniteClass` are called with.
+    features, names, rng, run, progress
+        As in `ablation_importance`; of ``run`` only ``memory``. ``rng`` is for the starts of searches and for
+        bootstraps, ``progress`` counts features, or the rows that the models of a `FiniteClass` are called with.
     confidence : float, optional
         A level such as 0.95, for ``outer``: bounds of the range over the models that are good for *new* rows. Needs
         ``loss_bound`` and a reference that was not chosen on these rows. Usually very wide.
@@ -108,7 +109,7 @@ def model_class_reliance(
     True
     """
     _check_confidence(confidence, loss_bound, reference)
-    question = _ask(model_class, X, y, epsilon, relative, reference, compare, features, names, rng, memory, progress)
+    question = _ask(model_class, X, y, epsilon, relative, reference, compare, features, names, rng, run, progress)
     found = question.ranges(question.bound)
     if confidence is None or loss_bound is None:
         return question.result(found)
@@ -127,7 +128,7 @@ def conditional_model_class_reliance(
     features: Any = None,
     names: Sequence[str] | None = None,
     rng: RandomState = None,
-    memory: int | str | None = None,
+    run: Run | None = None,
     progress: Progress = False,
 ) -> ClassReliance:
     r"""Conditional model class reliance: how little and how much good models rely on what only a feature says.
@@ -139,7 +140,7 @@ def conditional_model_class_reliance(
 
     Parameters
     ----------
-    model_class, X, y, epsilon, relative, reference, compare, features, names, rng, memory, progress
+    model_class, X, y, epsilon, relative, reference, compare, features, names, rng, run, progress
         As in `model_class_reliance`.
 
     Returns
@@ -168,9 +169,7 @@ def conditional_model_class_reliance(
     >>> bool(np.all(unique.upper < plain.upper))
     True
     """
-    question = _ask(
-        model_class, X, y, epsilon, relative, reference, compare, features, names, rng, memory, progress, True
-    )
+    question = _ask(model_class, X, y, epsilon, relative, reference, compare, features, names, rng, run, progress, True)
     return question.result(question.ranges(question.bound))
 
 
@@ -233,7 +232,7 @@ def _ask(
     features: Any,
     names: Sequence[str] | None,
     rng: RandomState,
-    memory: int | str | None,
+    run: Run | None,
     progress: Progress,
     conditional: bool = False,
 ) -> Question:
@@ -248,8 +247,10 @@ def _ask(
         raise TypeError(
             f"relative={shown(relative)}: pass True for a share of the reference's risk, False for a risk added"
         )
+    if isinstance(run, Run) and run.block is not None:
+        raise ValueError(f"run has block={shown(run.block)}: a class of models has no blocks of rows; leave it out")
     # The rows are checked as for a model; which one does not matter here.
-    problem = prepare(_no_model, X, y, features, "squared_error", None, rng, memory, None, progress, names)
+    problem = prepare(_no_model, X, y, features, "squared_error", None, rng, run, progress, names)
     data = _class_data(problem, model_class, X, features)
     identified.warn(identified.constant_unless_unused(problem), problem.features, stacklevel=4)
     risk = _reference_risk(model_class, data, reference)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.arrays import Array, describe, device, namespace
+from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed, short
 from reliance.data import tables
@@ -18,7 +19,7 @@ from reliance.data.checked_arrays import as_array
 from reliance.data.features import Feature
 from reliance.engine import blocks
 from reliance.engine.executors import Caller
-from reliance.engine.inputs import Block, Problem, Progress, check_choice, prepare
+from reliance.engine.inputs import Problem, Progress, check_choice, prepare
 from reliance.losses.functions import has_rows
 from reliance.refit import contrasts, running, splits
 from reliance.refit.running import Task
@@ -46,8 +47,7 @@ def algorithm_reliance(
     rng: RandomState = None,
     n_jobs: int | None = None,
     executor: Executor | None = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> AlgorithmReliance | dict[str, AlgorithmReliance]:
@@ -77,7 +77,7 @@ def algorithm_reliance(
     target : {"fitted models", "algorithm"}, optional
         What intervals and tests are about, see Notes. By default the algorithm for several splits, and the fitted
         models for a test set. ``result.for_target`` changes it afterwards.
-    loss, compare, features, memory, block, names
+    loss, compare, features, run, names
         As in `ablation_importance`; the columns of a group are left out (or in) together. With a list of losses all
         share the same fits.
     weights : array, optional
@@ -137,7 +137,7 @@ def algorithm_reliance(
     running.check_fit(fit)
     running.check_workers(n_jobs, executor, {"fit": fit, "loss": loss})
     data, problem, parts = _checked(
-        Data(fit, X, y, X_test, y_test, weights, loss, memory, block), cv, features, rng, progress, names
+        Data(fit, X, y, X_test, y_test, weights, loss, run), cv, features, rng, progress, names
     )
     chosen = chosen_target(target, len(parts))
     width = int(data.X.shape[1])
@@ -166,8 +166,7 @@ class Data(NamedTuple):
     y_test: Array | None
     weights: Array | None
     loss: Any
-    memory: int | str | None
-    block: Block
+    run: Run | None
 
 
 def _checked(
@@ -198,9 +197,7 @@ def _checked(
     measured = measured._replace(weights=weights)
     # As they were given: their index, if they have one, is compared with that of the rows.
     rows, labels, own = (measured.X_test, data.y_test, data.weights) if held_out else (X, data.y, data.weights)
-    problem = prepare(
-        running.not_fitted, rows, labels, features, data.loss, own, rng, data.memory, data.block, progress, names
-    )
+    problem = prepare(running.not_fitted, rows, labels, features, data.loss, own, rng, data.run, progress, names)
     if any(loss.target == "prediction" for loss in problem.losses):
         raise ValueError("loss='prediction_shift' compares a model with itself: choose a loss of y and predictions")
     if held_out:
@@ -277,8 +274,7 @@ def losses_of(data: Data, columns: tuple[int, ...], part: Split) -> tuple[Floats
         splits.take_columns(splits.take(rows, part.test), columns),
         splits.take(labels, part.test),
         loss=data.loss,
-        memory=data.memory,
-        block=data.block,
+        run=data.run,
     )
     call = Caller(problem.model, blocks.call_rows(problem))
     with blocks.session(problem):

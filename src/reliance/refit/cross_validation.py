@@ -137,7 +137,7 @@ def cross_validated_importance(
     if "keep" in options:
         raise ValueError("keep is given: what rows contribute is not kept over folds; leave it out")
     variables.check_order(X, options.get("context"), None)
-    shared = {name: options[name] for name in ("features", "loss", "names", "memory", "block") if name in options}
+    shared = {name: options[name] for name in ("features", "loss", "names", "run") if name in options}
     problem = prepare(running.not_fitted, X, y, weights=weights, rng=rng, progress=progress, **shared)
     X, y, weights = splits.as_rows(X, "X"), as_array(y, "y"), None if weights is None else as_array(weights, "weights")
     stratify, mass = splits.are_labels(problem.losses), problem.host_weights

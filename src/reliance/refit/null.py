@@ -120,7 +120,7 @@ def null_importance(
     running.check_workers(n_jobs, executor, {"fit": fit, "importance": importance, "options": options})
     if y is None:
         raise ValueError("y is None: an algorithm needs labels to fit")
-    shared = {name: options[name] for name in ("loss", "weights", "memory", "block", "keep") if name in options}
+    shared = {name: options[name] for name in ("loss", "weights", "run", "keep") if name in options}
     columns = None if own else names
     problem = prepare(running.not_fitted, X, y, features, rng=rng, progress=progress, names=columns, **shared)
     X, y = splits.as_rows(X, "X"), as_array(y, "y")

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import shown
 from reliance.data.checked_arrays import as_array
 from reliance.data.features import Feature
 from reliance.engine import blocks
-from reliance.engine.blocks import Run
 from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Block, Problem, Progress, check_draws, prepare
+from reliance.engine.inputs import Problem, Progress, check_draws, prepare
 from reliance.engine.stores import ArrayStore
 from reliance.exact.trees import in_order
 from reliance.inference import identified
@@ -62,8 +62,7 @@ def out_of_bag_importance(
     features: Any = None,
     weights: Array | None = None,
     rng: RandomState = None,
-    memory: int | str | None = None,
-    block: Block = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
@@ -92,7 +91,7 @@ def out_of_bag_importance(
     loss : str, callable, Loss or a list of these
         A loss of single rows, as in `ablation_importance`, of each tree's own prediction; for classifiers "zero_one"
         (of the tree's label) or "log_loss" (of its shares of classes, which are often 0 and 1: then it is clipped).
-    features, weights, rng, memory, block, progress, names, keep
+    features, weights, rng, run, progress, names, keep
         As in `ablation_importance`. Weights are those of the rows within each tree; trees count equally.
 
     Returns
@@ -135,7 +134,7 @@ def out_of_bag_importance(
                 f"loss={shown(function.name)} is a metric of all rows together, and each tree has out-of-bag rows of "
                 "its own: choose a loss of single rows, such as 'squared_error' or 'zero_one'"
             )
-    problem = prepare(forest, X, y, features, loss, weights, rng, memory, block, progress, names, keep)
+    problem = prepare(forest, X, y, features, loss, weights, rng, run, progress, names, keep)
     count = check_draws(draws)
     bag = read_bag(problem.model, _rows(problem, forest))
     table = _table(bag, problem.flat)
@@ -396,12 +395,12 @@ def _evaluated(
     base: Base,
     uses: Uses,
     features: tuple[Feature, ...],
-) -> Run:
+) -> blocks.Run:
     """The changes of loss of some uses, by the engine."""
     if len(uses.pair) == 1:  # it lends among at least two rows
         run = _evaluated(problem, table, pairs, base, uses.at(np.zeros(2, dtype=np.int64)), features)
         first = tuple(dataclasses.replace(m, row_sum=m.row_sum[:1]) for m in run.moments[_ANY.name])
-        return Run({_ANY.name: first}, run.block)
+        return blocks.Run({_ANY.name: first}, run.block)
     own = dataclasses.replace(
         base,
         predictions=base.predictions[uses.pair],

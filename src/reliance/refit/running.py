@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from reliance._core.arrays import Array
+from reliance._core.run import Run, resolved
 from reliance._core.words import short, shown
 from reliance.models.calling import name_of
 from reliance.models.modules import is_torch_module
@@ -83,6 +84,8 @@ def run(
     workers = check_jobs(n_jobs)
     own = ThreadPoolExecutor(workers) if executor is None and workers > 1 else None
     pool = own or executor
+    if pool is not None:  # a `with rl.Run(...)` around this call holds in no other thread or process by itself
+        tasks = [task._replace(work=functools.partial(_within, resolved(), task.work)) for task in tasks]
     if isinstance(pool, ThreadPoolExecutor):
         registry = _Registry()
         tasks = [task._replace(work=functools.partial(registry.run, task.work)) for task in tasks]
@@ -104,6 +107,11 @@ def run(
         if own is not None:  # what is running cannot be stopped; nobody waits for it after an error
             own.shutdown(wait=False, cancel_futures=True)
     return Outcome(answers, failures, None)
+
+
+def _within(run: Run, work: Callable[[], Any]) -> Any:
+    with run:
+        return work()
 
 
 def concluded(outcome: Outcome, result: Any) -> Any:

@@ -90,7 +90,7 @@ class Importance(Record):
     curves : dict from names to Curve, or None
         With ``keep="curves"``, the partial dependence of each feature at the values that occur.
     stopped : str
-        With ``draws="auto"``, why there were no more draws: "precision", "ranking", "rows", "all pairs",
+        With ``draws=rl.Until(...)``, why there were no more draws: "precision", "ranking", "rows", "all pairs",
         "budget" or "limit" (100 n independent draws).
     tree_values : array (p, B) or None
         Of `out_of_bag_importance`: the importance in each tree.

@@ -1,0 +1,122 @@
+"""How the work is done, in one value: ``run=rl.Run(...)`` for a call, ``with rl.Run(...):`` for a block of code."""
+
+from __future__ import annotations
+
+import re
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reliance._core.words import shown
+
+Memory: TypeAlias = int | str | None
+Block: TypeAlias = int | tuple[int, int] | str | None
+
+_DEFAULT_MEMORY = "1GB"
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+@dataclass(frozen=True)
+class Run:
+    """How the work is done. What is left None comes from the ``with rl.Run(...):`` around the call, then the default.
+
+    Values do not depend on it, beyond rounding.
+
+    Parameters
+    ----------
+    memory : int or str, optional
+        Bytes that may be allocated, such as ``"512MB"`` (default 1 GB), beyond X, y and what the model itself needs.
+    block : int, (rows, draws) or "tune", optional
+        Rows of a block, its shape, or measure the fastest size.
+
+    Notes
+    -----
+    ``with`` holds for the thread or task that it is in, and for the refits that are started there. Of several around a
+    call the innermost that says something about a setting counts.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))
+    >>> with rl.Run(memory="8MB"):
+    ...     result = rl.model_reliance(lambda X: X[:, 0], X, X[:, 1], run=rl.Run(block=(10, 5)))
+    >>> result.block
+    (10, 5)
+    """
+
+    memory: Memory = None
+    block: Block = None
+
+    def __post_init__(self) -> None:
+        if self.memory is not None:
+            parse_memory(self.memory)
+        object.__setattr__(self, "block", _checked_block(self.block))
+
+    @property
+    def bytes(self) -> int:
+        """The memory as a number."""
+        return parse_memory(_DEFAULT_MEMORY if self.memory is None else self.memory)
+
+    def __enter__(self) -> Run:
+        _AROUND.set((*_AROUND.get(), self))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # By identity, the last one: generators may leave their `with` in another order than they entered.
+        around = _AROUND.get()
+        place = max((k for k, one in enumerate(around) if one is self), default=None)
+        if place is not None:
+            _AROUND.set(around[:place] + around[place + 1 :])
+
+
+# A tuple that is never changed: threads and tasks see what is set in their own context alone.
+_AROUND: ContextVar[tuple[Run, ...]] = ContextVar("reliance_runs", default=())
+
+
+def resolved(run: Run | None = None) -> Run:
+    """The settings of a call, each from its own Run or the innermost ``with`` that has it; None where nobody does."""
+    if run is not None and not isinstance(run, Run):
+        raise TypeError(f"run={shown(run)}: pass how the work is done as rl.Run(memory='2GB'), or None")
+    known: dict[str, Any] = {}
+    for one in (*_AROUND.get(), *(() if run is None else (run,))):
+        said = ((field.name, getattr(one, field.name)) for field in fields(Run))
+        known |= {name: value for name, value in said if value is not None}
+    return Run(**known)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What the user passes
+
+
+def parse_memory(memory: int | str) -> int:
+    """Bytes, from a number or text such as "512MB" or "2GiB"."""
+    if isinstance(memory, int | np.integer) and not isinstance(memory, bool):
+        number = int(memory)
+    else:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
+        if match is None or match[2].lower() not in _UNITS:
+            raise ValueError(
+                f"memory={shown(memory)} is not an amount: pass bytes as an integer or text such as '512MB'"
+            )
+        number = int(Decimal(match[1]) * _UNITS[match[2].lower()])
+    if number < 1:
+        raise ValueError(f"memory={shown(memory)} is too small: pass a positive number of bytes")
+    if number >= 2**63:
+        raise ValueError(f"memory={shown(memory)} is more than any machine has: pass what may be used, such as '2GB'")
+    return number
+
+
+def _checked_block(block: Block) -> Block:
+    if block is None or (isinstance(block, str) and block == "tune"):
+        return block
+    sizes: tuple[Any, ...] = block if isinstance(block, tuple) else (block,)
+    whole = all(isinstance(s, int | np.integer) and not isinstance(s, bool) and s > 0 for s in sizes)
+    if not whole or not 1 <= len(sizes) <= 2:
+        raise ValueError(
+            f"block={shown(block)} is no block size: pass a number of rows, (rows, draws), 'tune' or None (the default)"
+        )
+    return (int(sizes[0]), int(sizes[1])) if len(sizes) == 2 else int(sizes[0])
