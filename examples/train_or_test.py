@@ -43,14 +43,14 @@ def study(seed: int = 0) -> rl.SplitComparison:
 def table(both: rl.SplitComparison) -> str:
     """Quartiles of the importances, and the feature that the machine depends on most."""
     lines = [f"{'':14}{'error':>8}{'least':>8}{'25%':>8}{'median':>8}{'75%':>8}{'most':>8}"]
-    for name, result in (("training data", both.train), ("test data", both.test)):
+    for name, result in (("training data", both.on_train), ("test data", both.on_test)):
         spread = np.quantile(result.values, [0, 0.25, 0.5, 0.75, 1])
         lines.append(f"{name:14}{result.base_risk:8.3f}" + "".join(f"{value:8.3f}" for value in spread))
-    top = int(np.argmax(both.train.values))
+    top = int(np.argmax(both.on_train.values))
     low, high = both.interval()[top]
     lines += [
         "",
-        f"{both.names[top]}: {both.train.values[top]:.3f} on training data, {both.test.values[top]:.3f} on test data, "
+        f"{both.names[top]}: {both.on_train.values[top]:.3f} on training data, {both.on_test.values[top]:.3f} on test data, "
         f"difference {both.values[top]:.3f} [{low:.3f}, {high:.3f}]",
     ]
     return "\n".join(lines)

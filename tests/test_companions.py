@@ -285,7 +285,7 @@ def test_wrong_alternatives_and_levels():
     X = rows(30)
     result = rl.interaction_importance(product, X, noisy(X), rng=0)
     both = rl.compare_splits(product, train=(X, noisy(X)), test=(X, noisy(X, 2)), rng=0)
-    for test in (result.test, both.test_difference):
+    for test in (result.test, both.test):
         with pytest.raises(ValueError, match="alternative='more' is not known"):
             test(alternative="more")
     for interval in (result.interval, both.interval):
@@ -452,8 +452,8 @@ def test_both_splits_are_model_reliance_and_their_difference_is_welchs(backend):
     train, test = ((backend.asarray(a), backend.asarray(b)) for a, b in ((X, y), (Z, z)))
     both = rl.compare_splits(product, train=train, test=test, pairs="all", rng=0)
     first, second = (rl.model_reliance(product, *split) for split in (train, test))
-    np.testing.assert_array_equal(both.train.values, first.values)
-    np.testing.assert_array_equal(both.test.values, second.values)
+    np.testing.assert_array_equal(both.on_train.values, first.values)
+    np.testing.assert_array_equal(both.on_test.values, second.values)
     for k in range(3):
         a, b = first.std_error[k] ** 2, second.std_error[k] ** 2
         assert both.values[k] == first.values[k] - second.values[k]
@@ -466,15 +466,15 @@ def test_interval_and_test_of_the_difference():
 
     X, Z = rows(40), rows(60, seed=5)
     both = rl.compare_splits(product, train=(X, noisy(X)), test=(Z, noisy(Z, 6), np.ones(60)), rng=0)
-    tested = both.test_difference("two-sided", adjust="none")
+    tested = both.test("two-sided", adjust="none")
     for k, (low, high) in enumerate(both.interval(0.9)):
         spread = stats.t(both.degrees_of_freedom[k])
         assert high - low == pytest.approx(2 * spread.ppf(0.95) * both.std_error[k])
         assert tested.p_value[k] == pytest.approx(2 * spread.sf(abs(both.values[k]) / both.std_error[k]))
     frame = both.to_frame()
     assert frame.loc["x0", "difference"] == both.values[0]
-    assert frame.loc["x1", "train_lower"] == both.train.interval()[1, 0]
-    assert both.to_dict()["test"]["n"] == 60
+    assert frame.loc["x1", "train_lower"] == both.on_train.interval()[1, 0]
+    assert both.to_dict()["on_test"]["n"] == 60
     assert "compare_splits: ratio of squared_error, n = 40 and 60" in repr(both)
     assert "<table>" in both._repr_html_()
 
@@ -484,7 +484,7 @@ def test_a_feature_that_moves_nothing_does_not_differ():
     both = rl.compare_splits(lambda X: X[:, 0], train=(X, X[:, 1]), test=(X[:20], X[:20, 1]), pairs=5, rng=0)
     assert both.values[1:].tolist() == [0.0, 0.0]
     assert both.interval()[1:].tolist() == [[0.0, 0.0], [0.0, 0.0]]
-    assert both.test_difference().p_value[1:].tolist() == [1.0, 1.0]
+    assert both.test().p_value[1:].tolist() == [1.0, 1.0]
 
 
 def test_splits_under_a_metric_without_rows():
@@ -522,13 +522,13 @@ def test_the_machine_that_learned_noise(monkeypatch, tmp_path, capsys):
     example = importlib.import_module("train_or_test")
     both = example.study(0)
     assert len(both.names) == 50
-    assert both.train.base_risk < 0.5 * both.test.base_risk
-    assert (both.train.interval()[:, 0] > 1.0).mean() > 0.9  # almost every feature is important here ...
-    low, high = both.test.interval().T
+    assert both.on_train.base_risk < 0.5 * both.on_test.base_risk
+    assert (both.on_train.interval()[:, 0] > 1.0).mean() > 0.9  # almost every feature is important here ...
+    low, high = both.on_test.interval().T
     assert ((low <= 1.0) & (high >= 1.0)).mean() > 0.85  # ... and is not there
-    assert abs(np.median(both.test.values) - 1.0) < 0.01
-    assert np.median(both.train.values) > 1.03
-    assert (both.test_difference().p_adjusted < 0.05).mean() > 0.5
+    assert abs(np.median(both.on_test.values) - 1.0) < 0.01
+    assert np.median(both.on_train.values) > 1.03
+    assert (both.test().p_adjusted < 0.05).mean() > 0.5
     monkeypatch.setattr(example, "study", lambda: both)
     example.main(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000

@@ -289,7 +289,7 @@ def test_tables_files_and_order(tmp_path):
     for suffix in ("json", "npz"):
         path = tmp_path / f"result.{suffix}"
         result.save(path)
-        assert rl.Impact.load(path).to_dict() == result.to_dict()
+        assert rl.load(path).to_dict() == result.to_dict()
     with pytest.raises(ValueError, match="read-only"):
         result.values[0] = 1.0
 

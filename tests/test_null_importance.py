@@ -167,7 +167,7 @@ def test_a_failing_round_loses_no_other(result):
 def test_files(result, tmp_path, suffix):
     path = tmp_path / f"result.{suffix}"
     result.save(path)
-    read = rl.NullImportance.load(path)
+    read = rl.load(path)
     assert read.to_dict() == result.to_dict()
     assert repr(read) == repr(result)
 

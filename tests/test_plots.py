@@ -39,7 +39,7 @@ def importance(**given):
 
 
 def relative():
-    return RelativeImportance({"": importance(), "_a": make(values=VALUES[::-1], names=list(NAMES))}, {})
+    return RelativeImportance({"": importance(), "_a": make(values=VALUES[::-1], names=list(NAMES))})
 
 
 def class_reliance(lower=(0.9, 1.0, math.nan), upper=(2.0, math.inf, math.nan)):
@@ -88,7 +88,25 @@ def with_curves(mean, values, ice=None):
 
 
 def delta():
-    return Delta(NAMES, VALUES, np.full(4, 0.1), 30)
+    return Delta(NAMES, VALUES, np.full(4, 0.1), np.full(4, 30.0))
+
+
+def linear():
+    return rl.LinearImportance(NAMES, VALUES, 2.0 * VALUES, 3.0 * VALUES, "range", 9)
+
+
+def interactions():
+    pairs = tuple((name, "other") for name in NAMES)
+    error = np.full(4, 0.1)
+    return rl.Interactions(pairs, VALUES, VALUES, VALUES, VALUES, error, 0.0 * error, 1.0, 30, 3, "l", 5, 1)
+
+
+def extrapolation():
+    return rl.Extrapolation(NAMES, 1.0 + VALUES, np.full(4, 0.5), "neighbours", 1.25, 9, 9, 1)
+
+
+def judged():
+    return interactions().test()
 
 
 KINDS = [
@@ -101,6 +119,10 @@ KINDS = [
     (local, ["heat", "waterfall"]),
     (nulls, ["range", "box", "violin"]),
     (refits, ["bar", "box", "violin"]),
+    (linear, ["bar"]),
+    (interactions, ["bar"]),
+    (extrapolation, ["bar"]),
+    (judged, ["bar"]),
 ]
 OPTIONS = {"waterfall": {"row": 7}}
 
@@ -236,7 +258,7 @@ def test_splits():
     ax = found.plot()
     assert words(ax.get_xticklabels()) == ["training data", "test data"]
     points = [line.get_ydata().tolist() for line in ax.lines if line.get_marker() == "." and len(line.get_ydata()) == 4]
-    assert points[-2:] == [found.train.values.tolist(), found.test.values.tolist()]
+    assert points[-2:] == [found.on_train.values.tolist(), found.on_test.values.tolist()]
     assert len(found.plot("violin").collections) == 3  # two bodies and the medians
     assert len(found.plot("bar").patches) == 8
 
@@ -316,3 +338,42 @@ def test_null_distributions(kind):
         low, high = np.quantile(found.null[order], [0.05, 0.95], axis=1)
         ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in ax.patches]
         np.testing.assert_allclose(ends, np.stack([low, high], axis=1))
+
+
+@pytest.mark.parametrize(
+    ("result", "lengths"),
+    [(linear, 2.0 * VALUES), (interactions, VALUES), (extrapolation, VALUES), (judged, None)],
+    ids=["linear", "interactions", "extrapolation", "judged"],
+)
+def test_bars_of_the_companions(plt, result, lengths):
+    found = result()
+    lengths = found.p_adjusted if lengths is None else lengths
+    sizes = {"extrapolation": lengths, "judged": -lengths}.get(result.__name__, np.abs(lengths))
+    order = np.argsort(-sizes, kind="stable")
+    ax = found.plot()
+    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], lengths[order])
+    assert words(ax.get_yticklabels())[0].startswith(found.names[order[0]][:5].replace("$", r"\$"))
+    if result is interactions:
+        np.testing.assert_allclose(segments(ax), found.interval()[order])
+    if result is extrapolation:
+        assert {line.get_xdata()[0] for line in ax.lines} == {1.0, 1.25}
+    if result is judged:
+        assert {line.get_xdata()[0] for line in found.plot(alpha=0.01).lines} == {0.0, 0.01}
+        with pytest.raises(ValueError, match="alpha=3"):
+            found.plot(alpha=3)
+
+
+def test_several_results_stand_side_by_side(plt):
+    other = make(values=VALUES[::-1], names=list(NAMES))
+    found = rl.Results({"log_loss": importance(), "$": other})
+    drawn = found.plot(most=2)
+    assert [len(ax.patches) for ax in drawn] == [2, 2]
+    assert [ax.get_title().split(":")[0] for ax in drawn] == ["log_loss", r"\$"]
+    np.testing.assert_allclose(drawn[1].patches[0].get_width(), np.max(VALUES))
+    _, given = plt.subplots(2)
+    assert list(found.plot("box", ax=given)) == list(given)
+    assert len(rl.Results({"a": relative(), "b": relative()}).plot()) == 2
+    with pytest.raises(ValueError, match="sequence of 2 Axes"):
+        found.plot(ax=given[0])
+    with pytest.raises(ValueError, match="kind='pie' is not known"):
+        found.plot("pie")

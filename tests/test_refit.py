@@ -455,7 +455,7 @@ def result():
 def test_files(result, tmp_path, suffix):
     path = tmp_path / f"result.{suffix}"
     result.save(path)
-    read = rl.AlgorithmReliance.load(path)
+    read = rl.load(path)
     assert repr(read) == repr(result)
     assert read.to_dict() == result.to_dict()
     with pytest.raises(ValueError, match="read-only"):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import reliance as rl
 from reliance import inference, plots
 from reliance.inference.summary import Summary
 from reliance.results import export
@@ -276,7 +277,7 @@ def test_files_round_trip_exactly(tmp_path, suffix, k, keep):
     found = dataclasses.replace(found, base_risk=math.inf if k else 0.1, block=None if keep else (3, 4))
     path = tmp_path / f"result{suffix}"
     found.save(path)
-    again = results.load(str(path))
+    again = rl.load(str(path))
     same(found, again)
     assert again.values.tobytes() == found.values.tobytes()
     with pytest.raises(ValueError, match="read-only"):
@@ -298,20 +299,20 @@ def test_files_that_are_no_results(tmp_path):
         with pytest.raises(ValueError, match=r"\.json or \.npz"):
             make().save(tmp_path / name)
         with pytest.raises(ValueError, match=r"\.json or \.npz"):
-            results.load(tmp_path / name)
+            rl.load(tmp_path / name)
     (tmp_path / "b.json").write_text("[1, 2]")
     np.savez(tmp_path / "b.npz", x=np.zeros(2))
     for name in ("b.json", "b.npz"):
         with pytest.raises(ValueError, match="no saved Importance"):
-            results.load(tmp_path / name)
+            rl.load(tmp_path / name)
     np.savez(tmp_path / "c.npz", header=np.array([{"a": 1}], dtype=object))
     with pytest.raises(ValueError, match="never unpickled"):
-        results.load(tmp_path / "c.npz")
+        rl.load(tmp_path / "c.npz")
     make().save(tmp_path / "d.json")
     later = json.loads((tmp_path / "d.json").read_text()) | {"version": 99}
     (tmp_path / "d.json").write_text(json.dumps(later))
     with pytest.raises(ValueError, match="another version"):
-        results.load(tmp_path / "d.json")
+        rl.load(tmp_path / "d.json")
 
 
 def test_results_can_be_sent_between_processes():

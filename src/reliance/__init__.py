@@ -7,14 +7,14 @@ from reliance._core.run import Run
 from reliance.losses import Metric
 from reliance.methods.adaptive import Until
 from reliance.methods.conditional import conditional_model_reliance, relative_importance
-from reliance.methods.extrapolation import Extrapolation, extrapolation_check
-from reliance.methods.interactions import Interactions, interaction_importance
-from reliance.methods.linear import LinearImportance, linear_importance
+from reliance.methods.extrapolation import extrapolation_check
+from reliance.methods.interactions import interaction_importance
+from reliance.methods.linear import linear_importance
 from reliance.methods.local import local_importance
 from reliance.methods.quantiles import feature_impact
 from reliance.methods.replacement import ablation_importance, model_reliance, permutation_importance
 from reliance.methods.sobol import sobol_first, sobol_total
-from reliance.methods.splits import SplitComparison, compare_splits
+from reliance.methods.splits import compare_splits
 from reliance.rashomon.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass
 from reliance.rashomon.reliance import conditional_model_class_reliance, model_class_reliance
 from reliance.rashomon.results import ClassReliance
@@ -24,12 +24,17 @@ from reliance.refit.null import null_importance
 from reliance.refit.out_of_bag import out_of_bag_importance
 from reliance.refit.running import RefitError
 from reliance.results.algorithm import AlgorithmReliance
+from reliance.results.base import load
 from reliance.results.comparisons import Delta, RelativeImportance
+from reliance.results.extrapolation import Extrapolation
 from reliance.results.impact import Impact
 from reliance.results.importance import Importance
-from reliance.results.loading import load
+from reliance.results.interactions import Interactions
+from reliance.results.linear import LinearImportance
 from reliance.results.local import LocalImportance
+from reliance.results.mapping import Results
 from reliance.results.null import NullImportance
+from reliance.results.splits import SplitComparison
 
 __version__ = "0.1.0"
 
@@ -51,6 +56,7 @@ __all__ = [
     "NullImportance",
     "RefitError",
     "RelativeImportance",
+    "Results",
     "Run",
     "SplitComparison",
     "Until",

@@ -147,7 +147,7 @@ def _splits(X: Any, y: Any, model: Any = score, **options: Any) -> Any:
     options = {"pairs": "all", **options}
     weights = options.pop("weights", None)
     train = (X, y) if weights is None else (X, y, weights)
-    return rl.compare_splits(model, train=train, test=(X, y), **options).train.values
+    return rl.compare_splits(model, train=train, test=(X, y), **options).on_train.values
 
 
 def _class(public: Callable[..., Any]) -> Callable[..., Any]:

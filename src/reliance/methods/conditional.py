@@ -257,6 +257,6 @@ def _measure(
         parts = {name: result_of(study, problem.features, cases[name], loss, method) for name in sets}
         found[function.name] = RelativeImportance(
             {name: result for name, (result, _) in parts.items()},
-            {name: influence for name, (_, influence) in parts.items()},
+            influences={name: influence for name, (_, influence) in parts.items()},
         )
     return found

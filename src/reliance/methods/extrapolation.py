@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +13,10 @@ from reliance import plans
 from reliance._core import arrays, streams
 from reliance._core.arrays import Array
 from reliance._core.streams import Indices, RandomState
-from reliance._core.words import shown
+from reliance._core.words import listed, shown
 from reliance.engine.inputs import Problem, check_choice, prepare
 from reliance.losses.functions import prediction_shift
-from reliance.results import export
-from reliance.results.records import Record
-from reliance.results.shown import frame
+from reliance.results.extrapolation import Extrapolation
 
 Floats = NDArray[np.float64]
 METHODS = ("neighbours", "classifier")
@@ -30,71 +26,6 @@ LIMITS = {"neighbours": 1.25, "classifier": 0.65}
 # the folds' classifiers share rows, which made the spread of independent columns 1.1 to 1.25 times the formula's.
 _CHANCE = 4.0
 _CELLS = 2**21  # distances held at a time
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Extrapolation(Record):
-    """How far rows lie from the data once one of p features is another row's.
-
-    Attributes
-    ----------
-    names : tuple of str
-        The features.
-    values : array (p,)
-        "neighbours": mean distance of replaced rows to the nearest row, over that of the rows themselves. "classifier":
-        area under the ROC curve of a classifier that tells replaced rows from real ones, cross-validated.
-    outside : array (p,) or None
-        "neighbours": the share of replaced rows that are farther off than 95% of the rows.
-    method : {"neighbours", "classifier"}
-    limit : float
-        Features with a larger value are warned about.
-    n, rows : int
-        Rows of the data, and how many of them were replaced.
-    key : int
-        Of the random numbers.
-    """
-
-    names: tuple[str, ...]
-    values: Floats
-    outside: Floats | None
-    method: str
-    limit: float
-    n: int
-    rows: int
-    key: int
-
-    _dtypes = dict.fromkeys(("values", "outside"), np.float64)
-
-    @property
-    def beyond(self) -> tuple[str, ...]:
-        """The features above the limit."""
-        return tuple(name for name, value in zip(self.names, self.values, strict=True) if value > self.limit)
-
-    def ranked(self) -> Extrapolation:
-        """The same result, largest value first."""
-        order = np.argsort(-self.values, kind="stable")
-        outside = None if self.outside is None else self.outside[order]
-        names = tuple(self.names[k] for k in order)
-        return dataclasses.replace(self, names=names, values=self.values[order], outside=outside)
-
-    def to_frame(self) -> Any:
-        """A pandas DataFrame, one row per feature."""
-        return frame(self.names, {**self._columns(), "beyond": self.values > self.limit})
-
-    def _columns(self) -> dict[str, Floats]:
-        if self.outside is None:
-            return {"auc": self.values}
-        return {"distance_ratio": self.values, "outside": self.outside}
-
-    def _table(self) -> export.Table:
-        title = f"extrapolation_check: {self.method}, {self.rows} of {self.n} rows, limit {self.limit:g}"
-        return export.by_feature(title, self.names, self._columns(), self.values)
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
 
 
 def extrapolation_check(
@@ -184,7 +115,7 @@ def extrapolation_check(
     )
     if result.beyond:
         warnings.warn(
-            f"replacing {export.listed(result.beyond)} makes rows unlike those of X: importances of these features "
+            f"replacing {listed(result.beyond)} makes rows unlike those of X: importances of these features "
             "rest on what the model says where it has seen no data; conditional_model_reliance, or relative_importance "
             "with given='rest', keeps to the data",
             UserWarning,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -26,112 +25,9 @@ from reliance.inference import identified, variance
 from reliance.losses.functions import has_rows
 from reliance.methods.measuring import base_risks, reliance_plan
 from reliance.plans import Plan
-from reliance.results import export
-from reliance.results.importance import TestResult
-from reliance.results.records import Record
-from reliance.results.shown import frame
+from reliance.results.interactions import Interactions
 
 Floats = NDArray[np.float64]
-_BY_PAIR = ("values", "joint", "first", "second", "std_error", "skewness")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Interactions(Record):
-    """For m pairs of features the importance of both together, less that of each.
-
-    Attributes
-    ----------
-    pairs : tuple of (str, str)
-        Names of the features.
-    values : array (m,)
-        I(jk) - I(j) - I(k).
-    joint, first, second : arrays (m,)
-        I(jk), I(j) and I(k): increases of the risk.
-    std_error, skewness : arrays (m,)
-        Of the values, over new data; the three importances are paired row by row.
-    base_risk : float
-    n, draws_per_row : int
-    loss : str
-    evaluations : int
-        Of the whole run.
-    key : int
-        Of the random numbers.
-    """
-
-    pairs: tuple[tuple[str, str], ...]
-    values: Floats
-    joint: Floats
-    first: Floats
-    second: Floats
-    std_error: Floats
-    skewness: Floats
-    base_risk: float
-    n: int
-    draws_per_row: int
-    loss: str
-    evaluations: int
-    key: int
-
-    _dtypes = dict.fromkeys(_BY_PAIR, np.float64)
-
-    def interval(self, level: float = 0.95) -> Floats:
-        """Confidence intervals ``(m, 2)`` over new data."""
-        self._check()
-        return inference.interval(self.values, self.std_error, self.n - 1, level, gamma=self.skewness)
-
-    def test(self, alternative: str = "two-sided", adjust: str = "holm") -> TestResult:
-        """The t tests of no interaction."""
-        inference.check_known(alternative, inference.ALTERNATIVES, "alternative")
-        self._check()
-        statistic, p = inference.t_test(self.values, self.std_error, self.n - 1, alternative, False)
-        return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
-
-    def _check(self) -> None:
-        if np.isnan(self.std_error).all():
-            raise ValueError(
-                f"loss={shown(self.loss)} says nothing about single rows, or there are fewer than 3 of them: "
-                "interactions have no error; give the metric its influence function, rl.Metric(value, influence)"
-            )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """A name for each pair."""
-        return tuple(f"{one} × {other}" for one, other in self.pairs)
-
-    def ranked(self) -> Interactions:
-        """The same result, largest interaction of either sign first."""
-        order = np.argsort(-np.abs(self.values), kind="stable")
-        moved: dict[str, Any] = {name: getattr(self, name)[order] for name in _BY_PAIR}
-        return dataclasses.replace(self, pairs=tuple(self.pairs[k] for k in order), **moved)
-
-    def to_frame(self, level: float = 0.95) -> Any:
-        """A pandas DataFrame, one row per pair."""
-        bounds = self._bounds(level)
-        columns: dict[str, Any] = {"value": self.values, "lower": bounds[:, 0], "upper": bounds[:, 1]}
-        columns |= {name: getattr(self, name) for name in ("std_error", "joint", "first", "second")}
-        return frame(self.names, columns, "pair")
-
-    def _bounds(self, level: float = 0.95) -> Floats:
-        if np.isnan(self.std_error).all():
-            inference.t_quantile(level, 1)  # a wrong level is still an error
-            return np.full((len(self.pairs), 2), np.nan)
-        return self.interval(level)
-
-    def _table(self) -> export.Table:
-        bounds = self._bounds()
-        columns = {"interaction": self.values, "lower 95%": bounds[:, 0], "upper 95%": bounds[:, 1]}
-        columns |= {"joint": self.joint, "first": self.first, "second": self.second}
-        title = (
-            f"interaction_importance: {self.loss}, n = {self.n}, {self.draws_per_row} draws per row, "
-            f"base risk {self.base_risk:.4g}"
-        )
-        return export.by_feature(title, self.names, columns, np.abs(self.values), "pair")
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
 
 
 def interaction_importance(

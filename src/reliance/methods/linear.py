@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,70 +14,10 @@ from reliance._core.words import shown
 from reliance.engine.inputs import Problem, check_choice, prepare
 from reliance.losses.functions import prediction_shift, squared_error
 from reliance.models import calling
-from reliance.results import export
-from reliance.results.records import Record
-from reliance.results.shown import frame
+from reliance.results.linear import LinearImportance
 
 Floats = NDArray[np.float64]
 SCALES = ("range", "deviation")
-_BY_FEATURE = ("coefficients", "by_range", "by_deviation")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LinearImportance(Record):
-    """Coefficients of a linear model, as given and on two scales.
-
-    Attributes
-    ----------
-    names : tuple of str
-        The features.
-    coefficients : array (p,)
-        On the features as they are.
-    by_range : array (p,)
-        On features scaled to [0, 1]: times maximum minus minimum.
-    by_deviation : array (p,)
-        On standardised features: times the standard deviation (n in its denominator, as scikit-learn scales).
-    scale : {"range", "deviation"}
-        Which of the two ``values`` are the sizes of.
-    n : int
-        Rows that the scales are from.
-    """
-
-    names: tuple[str, ...]
-    coefficients: Floats
-    by_range: Floats
-    by_deviation: Floats
-    scale: str
-    n: int
-
-    _dtypes = dict.fromkeys(_BY_FEATURE, np.float64)
-
-    @property
-    def values(self) -> Floats:
-        """(p,): the sizes of the scaled coefficients."""
-        return np.abs(self.by_range if self.scale == "range" else self.by_deviation)
-
-    def ranked(self) -> LinearImportance:
-        """The same result, largest value first."""
-        order = np.argsort(-self.values, kind="stable")
-        moved: dict[str, Any] = {name: getattr(self, name)[order] for name in _BY_FEATURE}
-        return dataclasses.replace(self, names=tuple(self.names[k] for k in order), **moved)
-
-    def to_frame(self) -> Any:
-        """A pandas DataFrame, one row per feature."""
-        return frame(self.names, {"value": self.values, **{name: getattr(self, name) for name in _BY_FEATURE}})
-
-    def _table(self) -> export.Table:
-        columns = {"value": self.values, "coefficient": self.coefficients}
-        columns |= {"on [0, 1]": self.by_range, "standardised": self.by_deviation}
-        title = f"linear_importance: coefficients scaled by the {self.scale} of {self.n} rows"
-        return export.by_feature(title, self.names, columns, self.values)
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
 
 
 def linear_importance(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import inference, plots
+from reliance import inference
 from reliance._core import arrays
 from reliance._core.arrays import Array
 from reliance._core.run import Run
@@ -18,99 +17,10 @@ from reliance._core.words import listed, shown
 from reliance.data import tables
 from reliance.engine.inputs import Progress
 from reliance.methods.replacement import model_reliance
-from reliance.results import export
-from reliance.results.importance import Importance, TestResult
-from reliance.results.records import Record
-from reliance.results.shown import frame
+from reliance.results.importance import Importance
+from reliance.results.splits import SplitComparison
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SplitComparison(Record):
-    """Importances of one model on its training data and on test data.
-
-    Attributes
-    ----------
-    train, test : Importance
-        Both, with their own intervals and tests.
-    names : tuple of str
-        The features.
-    values : array (p,)
-        Training minus test importance.
-    std_error, degrees_of_freedom : arrays (p,)
-        Of the difference: the rows of the two sets are independent (Welch).
-    """
-
-    train: Importance
-    test: Importance
-    names: tuple[str, ...]
-    values: Floats
-    std_error: Floats
-    degrees_of_freedom: Floats
-
-    _dtypes = dict.fromkeys(("values", "std_error", "degrees_of_freedom"), np.float64)
-
-    def interval(self, level: float = 0.95) -> Floats:
-        """Confidence intervals ``(p, 2)`` of the differences."""
-        inference.t_quantile(level, 1)  # a wrong level is an error, also where nothing is known
-        self._check()
-        quantile = np.asarray([inference.t_quantile(level, df) for df in self.degrees_of_freedom])
-        return np.stack([self.values - quantile * self.std_error, self.values + quantile * self.std_error], axis=1)
-
-    def test_difference(self, alternative: str = "greater", adjust: str = "holm") -> TestResult:
-        """The t tests of no difference; "greater": more important on the training data."""
-        inference.check_known(alternative, inference.ALTERNATIVES, "alternative")
-        self._check()
-        found = [
-            inference.t_test(self.values[k : k + 1], self.std_error[k : k + 1], float(df), alternative, False)
-            for k, df in enumerate(self.degrees_of_freedom)
-        ]
-        statistic, p = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
-
-    def _check(self) -> None:
-        if np.isnan(self.std_error).all():
-            raise ValueError(
-                f"loss={shown(self.train.loss)} says nothing about single rows, so the difference has no error: give "
-                "the metric its influence function, rl.Metric(value, influence)"
-            )
-
-    def to_frame(self, level: float = 0.95) -> Any:
-        """A pandas DataFrame, one row per feature: both importances and the difference, with intervals where known."""
-        columns: dict[str, Any] = {}
-        for name, result in (("train", self.train), ("test", self.test), ("difference", self)):
-            lower, upper = inference.known_interval(result, level).T
-            columns |= {name: result.values, f"{name}_lower": lower, f"{name}_upper": upper}
-        return frame(self.names, columns)
-
-    def plot(self, kind: str = "box", ax: Any = None, **options: Any) -> Any:
-        """Draw with matplotlib and return the Axes.
-
-        Parameters
-        ----------
-        kind : {"box", "violin", "bar"}
-            The two distributions of importances over the features, side by side; or for each feature two bars with
-            intervals (``level=``, ``most=``).
-        ax : matplotlib Axes, optional
-            Where; a new figure if not given.
-        """
-        return plots.draw(plots.SPLITS, kind, self, ax, options)
-
-    def _table(self) -> export.Table:
-        risks = f"base risk {self.train.base_risk:.4g} and {self.test.base_risk:.4g}"
-        what = f"compare_splits: {self.train.compare} of {export.short(self.train.loss)}"
-        title = f"{what}, n = {self.train.n} and {self.test.n}, {risks}"
-        bounds = inference.known_interval(self, 0.95)
-        columns = {"train": self.train.values, "test": self.test.values, "difference": self.values}
-        columns |= {"lower 95%": bounds[:, 0], "upper 95%": bounds[:, 1]}
-        return export.by_feature(title, self.names, columns, self.values)
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
 
 
 def compare_splits(
@@ -145,8 +55,8 @@ def compare_splits(
     Returns
     -------
     SplitComparison
-        ``train`` and ``test`` are `Importance`; ``values``, ``interval()`` and ``test_difference()`` are about the
-        training minus the test importance.
+        ``on_train`` and ``on_test`` are `Importance`; ``values``, ``interval()`` and ``test()`` are about the training
+        minus the test importance.
 
     Notes
     -----
@@ -163,7 +73,7 @@ def compare_splits(
     >>> X = np.random.default_rng(0).normal(size=(400, 3))
     >>> y = X[:, 0] + np.random.default_rng(1).normal(size=400)
     >>> both = rl.compare_splits(lambda X: X[:, 0], train=(X[:200], y[:200]), test=(X[200:], y[200:]), rng=0)
-    >>> bool(both.train.values[0] > 2), bool(both.test.values[0] > 2), both.values[1:].tolist()
+    >>> bool(both.on_train.values[0] > 2), bool(both.on_test.values[0] > 2), both.values[1:].tolist()
     (True, True, [0.0, 0.0])
     """
     if isinstance(loss, list | tuple):

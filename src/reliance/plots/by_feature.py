@@ -15,8 +15,12 @@ from reliance.plots.style import BLUE, GREY, ORANGE, VERMILLION, Floats, Measure
 if TYPE_CHECKING:
     from reliance.rashomon.results import ClassReliance
     from reliance.results.comparisons import Delta
+    from reliance.results.extrapolation import Extrapolation
     from reliance.results.importance import Importance
+    from reliance.results.interactions import Interactions
+    from reliance.results.linear import LinearImportance
     from reliance.results.null import NullImportance
+    from reliance.results.tested import TestResult
 
 
 class Compared(Measured, Protocol):
@@ -61,16 +65,67 @@ def difference_bars(result: Delta, ax: Any = None, level: float = 0.95, most: in
     return _bars(result, ax, level, most, 0.0, "difference of importance, first set minus second", "delta")
 
 
-def _bars(result: Measured, ax: Any, level: float, most: int, null: float, what: str, name: str) -> Any:
-    order = style.largest(result.values, most)
-    ends, values, places = inference.known_interval(result, level)[order], result.values[order], np.arange(len(order))
-    ax = style.feature_axes(ax, [result.names[k] for k in order])
+def interaction_bars(result: Interactions, ax: Any = None, level: float = 0.95, most: int = 30) -> Any:
+    """The same for interactions, the largest of either sign on top."""
+    what = f"interaction, {result.loss}"
+    return _bars(result, ax, level, most, 0.0, what, "interaction_importance", np.abs(result.values))
+
+
+def coefficient_bars(result: LinearImportance, ax: Any = None, most: int = 30) -> Any:
+    """Signed coefficients on their scale, the largest of either sign on top."""
+    signed = result.by_range if result.scale == "range" else result.by_deviation
+    what = "coefficient on features scaled to [0, 1]" if result.scale == "range" else "coefficient, standardised"
+    return _plain_bars(result.names, signed, ax, most, 0.0, what, "linear_importance", np.abs(signed))
+
+
+def extrapolation_bars(result: Extrapolation, ax: Any = None, most: int = 30) -> Any:
+    """The values of all features from what independent ones have, and a line at the limit."""
+    near = result.method == "neighbours"
+    what = "distance to the nearest row, over that of the data" if near else "area under the curve, replaced or real"
+    null = 1.0 if near else 0.5
+    ax = _plain_bars(result.names, result.values, ax, most, null, what, "extrapolation_check", result.values)
+    ax.axvline(result.limit, color=VERMILLION, linestyle="--", linewidth=1.2)
+    return ax
+
+
+def p_value_bars(result: TestResult, ax: Any = None, alpha: float = 0.05, most: int = 30) -> Any:
+    """Adjusted p-values, the smallest on top, and a line at ``alpha``."""
+    if isinstance(alpha, bool) or not isinstance(alpha, float | int) or not 0.0 < alpha < 1.0:
+        raise ValueError(f"alpha={shown(alpha)}: give a number between 0 and 1")
+    what = "p" if result.adjust == "none" else f"p, adjusted ({result.adjust})"
+    name = f"{result.method} test"
+    ax = _plain_bars(result.names, result.p_adjusted, ax, most, 0.0, what, name, -result.p_adjusted)
+    ax.axvline(alpha, color=VERMILLION, linestyle="--", linewidth=1.2)
+    return ax
+
+
+def _plain_bars(
+    names: tuple[str, ...],
+    values: Floats,
+    ax: Any,
+    most: int,
+    null: float,
+    what: str,
+    name: str,
+    by: Floats,
+    ends: Floats | None = None,
+) -> Any:
+    """In the order of ``by``, with whiskers if there are ends."""
+    order = style.largest(by, most)
+    ax = style.feature_axes(ax, [names[k] for k in order])
     # A bar below the line of no importance is a feature the model does better without.
-    colours = [BLUE if value >= null else VERMILLION for value in values]
-    ax.barh(places, style.stretch(values, null), left=null, height=0.7, color=colours)
-    style.whiskers(ax, places, ends)
-    title = style.title(name, len(order), len(result.names))
-    return style.finish(ax, xlabel=what, title=title, null=null)
+    colours = [BLUE if value >= null else VERMILLION for value in values[order]]
+    ax.barh(np.arange(len(order)), style.stretch(values[order], null), left=null, height=0.7, color=colours)
+    if ends is not None:
+        style.whiskers(ax, np.arange(len(order)), ends[order])
+    return style.finish(ax, xlabel=what, title=style.title(name, len(order), len(names)), null=null)
+
+
+def _bars(
+    result: Measured, ax: Any, level: float, most: int, null: float, what: str, name: str, by: Floats | None = None
+) -> Any:
+    by, ends = result.values if by is None else by, inference.known_interval(result, level)
+    return _plain_bars(result.names, result.values, ax, most, null, what, name, by, ends)
 
 
 def set_bars(result: Mapping[str, Importance], ax: Any = None, level: float = 0.95, most: int = 30) -> Any:

@@ -11,7 +11,7 @@ from reliance.plots import style
 from reliance.plots.by_feature import grouped, spread
 
 if TYPE_CHECKING:
-    from reliance.methods.splits import SplitComparison
+    from reliance.results.splits import SplitComparison
 
 _SPLITS = ("training data", "test data")
 
@@ -28,12 +28,12 @@ def split_violins(result: SplitComparison, ax: Any = None) -> Any:
 
 def split_bars(result: SplitComparison, ax: Any = None, level: float = 0.95, most: int = 30) -> Any:
     """For each feature a bar for each of the two splits, with intervals as whiskers."""
-    both = dict(zip(_SPLITS, (result.train, result.test), strict=True))
+    both = dict(zip(_SPLITS, (result.on_train, result.on_test), strict=True))
     return grouped(both, ax, level, most, None)
 
 
 def _distributions(result: SplitComparison, ax: Any, form: str) -> Any:
-    samples, places = [result.train.values, result.test.values], (1.0, 2.0)
+    samples, places = [result.on_train.values, result.on_test.values], (1.0, 2.0)
     ax = style.axes(ax, 5.0, 4.5)
     spread(ax, samples, places, [style.BLUE, style.ORANGE], form, vertical=True)
     for place, sample in zip(places, samples, strict=True):
@@ -45,8 +45,8 @@ def _distributions(result: SplitComparison, ax: Any, form: str) -> Any:
     features = "1 feature" if len(result.names) == 1 else f"{len(result.names)} features"
     return style.finish(
         ax,
-        ylabel=style.amount(result.train.compare, result.train.loss),
+        ylabel=style.amount(result.on_train.compare, result.on_train.loss),
         title=f"Importance of {features}",
         grid="y",
-        null=inference.null_value(result.train.compare),
+        null=inference.null_value(result.on_train.compare),
     )

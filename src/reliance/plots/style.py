@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -37,7 +36,7 @@ class Measured(Protocol):
     def interval(self, level: float = 0.95) -> Floats: ...
 
 
-def draw(kinds: Mapping[str, Callable[..., Any]], kind: str, result: Any, ax: Any, options: Mapping[str, Any]) -> Any:
+def draw(kinds: Mapping[str, Callable[..., Any]], kind: Any, result: Any, ax: Any, options: Mapping[str, Any]) -> Any:
     """Draw a result as one of the kinds that it has; the names of options are checked."""
     if not isinstance(kind, str) or kind not in kinds:
         raise ValueError(f"kind={shown(kind)} is not known: use one of {', '.join(map(repr, kinds))}")
@@ -48,17 +47,38 @@ def draw(kinds: Mapping[str, Callable[..., Any]], kind: str, result: Any, ax: An
     return kinds[kind](result, ax, **options)
 
 
+def side_by_side(results: Mapping[str, Any], chosen: Mapping[str, Any], ax: Any, options: Mapping[str, Any]) -> Any:
+    """Each result in Axes of its own, below its name; their array."""
+    if ax is None:
+        first = next(iter(results.values()))
+        lines = len(getattr(first, "names", ())) or 10
+        places = subplots(7.0 * len(results), max(3.0, min(1.6 + 0.28 * min(lines, 30), 60.0)), len(results))
+    else:
+        places = np.atleast_1d(np.asarray(ax, dtype=object))
+    if places.shape != (len(results),):
+        raise ValueError(f"ax has shape {places.shape}: give a sequence of {len(results)} Axes, one for each result")
+    for place, (name, result) in zip(places, results.items(), strict=True):
+        drawn = result.plot(ax=place, **chosen, **options)
+        drawn.set_title(text(f"{words.short(name)}: {drawn.get_title()}".removesuffix(": ")), fontsize="medium")
+    return places
+
+
 def axes(ax: Any, width: float, height: float) -> Any:
     """The given Axes, or those of a new figure."""
     if ax is not None:
         if not hasattr(ax, "barh"):
             raise TypeError(f"ax must be a matplotlib Axes, got {type(ax).__name__}")
         return ax
+    return subplots(width, height, 1)[0]
+
+
+def subplots(width: float, height: float, many: int) -> Any:
+    """An array of the Axes of a new figure, in a line."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError("plots need matplotlib, which is not installed: pip install matplotlib") from error
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+    return plt.subplots(1, many, figsize=(width, height), layout="constrained", squeeze=False)[1][0]
 
 
 def count(most: Any, there: int, name: str = "most") -> int:
@@ -86,12 +106,8 @@ def text(words: str) -> str:
 
 
 def labels(names: Sequence[str], most: int = 40) -> list[str]:
-    """Names that fit an axis. Where two would look the same, their middles are left out instead of their ends."""
-    whole, half = [" ".join(name.split()) for name in names], (most - 3) // 2
-    cut = [words.short(name, most) for name in names]
-    seen = Counter(cut)
-    middle = [f"{name[:half]}...{name[-half:]}" if len(name) > most else name for name in whole]
-    return [text(short if seen[short] == 1 else other) for short, other in zip(cut, middle, strict=True)]
+    """Names that fit an axis, told apart as in tables."""
+    return [text(name) for name in words.told_apart(names, most)]
 
 
 def amount(compare: str, loss: str) -> str:

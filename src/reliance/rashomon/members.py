@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance.results import files
 from reliance.results.records import Record
 
 Floats = NDArray[np.float64]
@@ -37,6 +38,16 @@ class Members(Record):
     sample_values: Floats | None = None
     sample_risks: Floats | None = None
     sample_inside: NDArray[np.bool_] | None = None
+
+    _kept: ClassVar[files.Fields] = {
+        "names": files.names("M"),
+        "risks": files.floats("M"),
+        "inside": files.Kept("flags", ("M",)),
+        "values": files.floats("M", "p"),
+        "sample_values": files.floats("B", "M", "p", optional=True),
+        "sample_risks": files.floats("B", "M", optional=True),
+        "sample_inside": files.Kept("flags", ("B", "M"), optional=True),
+    }
 
     def resampled(self, reference: int | None, scale: float, shift: float) -> Members:
         """With who is in the set of each sample: risk <= scale * (risk of the reference, or of the best) + shift."""

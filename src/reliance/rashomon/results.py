@@ -13,15 +13,32 @@ from reliance import plots
 from reliance._core.arrays import Array
 from reliance.rashomon.model_classes import Members
 from reliance.rashomon.protocol import Range
-from reliance.results import export
-from reliance.results.records import Record, plain
+from reliance.results import export, files
+from reliance.results.base import Result
+from reliance.results.records import plain
 
 Floats = NDArray[np.float64]
-_BY_FEATURE = ("lower", "upper", "achieved_lower", "achieved_upper", "lower_risks", "upper_risks", "outer", "spread")
+_BY_FEATURE = ("lower", "upper", "achieved_lower", "achieved_upper", "lower_risks", "upper_risks")
+_KEPT = {
+    "names": files.names("p"),
+    **{name: files.floats("p") for name in _BY_FEATURE},
+    **{name: files.Kept("objects", ("p",)) for name in ("lower_models", "upper_models")},
+    "reference_risk": files.Kept("number"),
+    "bound": files.Kept("number"),
+    "compare": files.text("difference", "ratio"),
+    "loss": files.text(),
+    "n": files.Kept("count"),
+    "conditional": files.Kept("flag"),
+    "model_class": files.text(),
+    "spread": files.floats("p", "2", optional=True),
+    "confidence": files.Kept("number", optional=True),
+    "outer": files.floats("p", "2", optional=True),
+    "members": files.record("Members", optional=True),
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClassReliance(Record):
+class ClassReliance(Result):
     """How little and how much the good models of a class rely on each of p features.
 
     Attributes
@@ -33,7 +50,7 @@ class ClassReliance(Record):
     achieved_lower, achieved_upper : arrays (p,)
         The reliance of the two models that were found.
     lower_models, upper_models : tuples of callables
-        These models, on batches of the kind of X.
+        These models, on batches of the kind of X. A file holds no models: empty in a result that was read from one.
     lower_risks, upper_risks : arrays (p,)
         Their mean losses.
     reference_risk, bound : float
@@ -73,7 +90,8 @@ class ClassReliance(Record):
     outer: Floats | None = None
     members: Members | None = None
 
-    _dtypes = dict.fromkeys(_BY_FEATURE, np.float64)
+    _kept = _KEPT
+    _order = "achieved_upper"
     _not_plain = ("lower_models", "upper_models", "members")
 
     @property
@@ -88,16 +106,11 @@ class ClassReliance(Record):
 
     def to_frame(self) -> Any:
         """A pandas DataFrame, one row per feature."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
-        wanted = ("lower", "upper", "achieved_lower", "achieved_upper", "lower_risks", "upper_risks")
-        columns: dict[str, Any] = {name: getattr(self, name) for name in wanted}
+        columns: dict[str, Any] = {name: getattr(self, name) for name in _BY_FEATURE}
         columns |= {"lower_gap": self.gap[:, 0], "upper_gap": self.gap[:, 1]}
         if self.outer is not None:
             columns |= {"outer_lower": self.outer[:, 0], "outer_upper": self.outer[:, 1]}
-        return pd.DataFrame(columns, index=pd.Index(self.names, name="feature"))
+        return export.frame(self.names, columns)
 
     def plot(self, kind: str = "range", ax: Any = None, **options: Any) -> Any:
         """Draw "range" with matplotlib and return the Axes: bars of what good models achieve, the largest on top.
@@ -123,12 +136,6 @@ class ClassReliance(Record):
         if self.outer is not None:
             columns |= {f"outer {self.confidence:.0%}": self.outer[:, 0], "": self.outer[:, 1]}
         return export.by_feature(title, self.names, columns, self.achieved_upper)
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
 
 
 def from_ranges(names: Sequence[str], ranges: Sequence[Range], **fields: Any) -> ClassReliance:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from numpy.typing import NDArray
 from reliance import inference, plots
 from reliance._core.words import shown
 from reliance.results import export, files
-from reliance.results.importance import TestResult
-from reliance.results.records import Record
+from reliance.results.base import Result
+from reliance.results.tested import TestResult
 
 Floats = NDArray[np.float64]
 TARGETS = ("fitted models", "algorithm")
@@ -41,7 +40,7 @@ _KEPT = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AlgorithmReliance(Record):
+class AlgorithmReliance(Result):
     """How much an algorithm, or the models that it fitted, relies on each of p features.
 
     Attributes
@@ -90,7 +89,7 @@ class AlgorithmReliance(Record):
     loss: str
     leave: str
 
-    _dtypes = files.dtypes(_KEPT)
+    _kept = _KEPT
 
     # -----------------------------------------------------------------------------------------------------------------
     # Inference
@@ -164,22 +163,12 @@ class AlgorithmReliance(Record):
     # -----------------------------------------------------------------------------------------------------------------
     # Tables
 
-    def ranked(self) -> AlgorithmReliance:
-        """The same result, most important feature first."""
-        order = np.argsort(-self.values, kind="stable")
-        moved: dict[str, Any] = {name: getattr(self, name)[order] for name in _BY_FEATURE}
-        return dataclasses.replace(self, names=tuple(self.names[i] for i in order), **moved)
-
     def to_frame(self, level: float = 0.95) -> Any:
         """A pandas DataFrame, one row per feature; ``p`` is Holm-adjusted."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
         bounds, p = self._uncertainty(level)
         columns: dict[str, Any] = {"value": self.values, "lower": bounds[:, 0], "upper": bounds[:, 1]}
         columns |= {"std_error": self.std_error, "p": p, "replaced_risk": self.replaced_risk}
-        return pd.DataFrame(columns, index=pd.Index(self.names, name="feature"))
+        return export.frame(self.names, columns)
 
     def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
         """Draw with matplotlib and return the Axes.
@@ -212,24 +201,6 @@ class AlgorithmReliance(Record):
         bounds, p = self._uncertainty()
         columns = {"value": self.values, "lower 95%": bounds[:, 0], "upper 95%": bounds[:, 1], "p (Holm)": p}
         return export.by_feature(title, self.names, columns, self.values, forms=("#.4g", "#.4g", "#.4g", ".2g"))
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
-
-    # -----------------------------------------------------------------------------------------------------------------
-    # Files
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a ``.json`` or ``.npz`` file, exactly; `AlgorithmReliance.load` reads it."""
-        files.write(path, "AlgorithmReliance", self._fields())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> AlgorithmReliance:
-        """Read a result that `save` wrote."""
-        return cls(**files.read(path, "AlgorithmReliance", _KEPT))
 
 
 def check_target(target: Any, splits: int) -> str:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference, plots
 from reliance._core.words import shown
-from reliance.results import export
-from reliance.results.importance import Importance, TestResult
+from reliance.results import export, files
+from reliance.results.base import Result
+from reliance.results.importance import Importance
+from reliance.results.mapping import Results
 from reliance.results.records import Record
+from reliance.results.tested import TestResult
 
 Floats = NDArray[np.float64]
-_SHOWN = 10  # sets, each with its table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,9 +37,17 @@ class Influence(Record):
     training_replicates: Floats | None = None
     training_freedom: Floats | None = None
 
+    _kept: ClassVar[files.Fields] = {
+        "rows": files.floats("p", "n", optional=True),
+        "training": files.floats("p", "m", optional=True),
+        "replicates": files.floats("p", "J", optional=True),
+        "training_replicates": files.floats("p", "T", optional=True),
+        "training_freedom": files.floats("p", optional=True),
+    }
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Delta(Record):
+class Delta(Result):
     """The difference of two relative importances, measured on the same rows with the same random numbers.
 
     A non-zero difference between the set G and the larger set G with N says that the feature depends on N given G
@@ -48,14 +58,22 @@ class Delta(Record):
     names : tuple of str
         The features.
     values, std_error : arrays (p,)
-    degrees_of_freedom : int, or array (p,)
-        One for each feature if samplers were fitted on other rows: their number counts, too.
+    degrees_of_freedom : array (p,)
+        If samplers were fitted on other rows, their number counts, too.
     """
 
     names: tuple[str, ...]
     values: Floats
     std_error: Floats
-    degrees_of_freedom: float | Floats
+    degrees_of_freedom: Floats
+
+    _kept: ClassVar[files.Fields] = {
+        "names": files.names("p"),
+        **{name: files.floats("p") for name in ("values", "std_error", "degrees_of_freedom")},
+    }
+
+    def _sizes(self) -> Floats:
+        return np.abs(self.values)
 
     def interval(self, level: float = 0.95) -> Floats:
         """Confidence intervals ``(p, 2)``."""
@@ -71,35 +89,46 @@ class Delta(Record):
         """Draw "bar", the differences with intervals (``level=``, ``most=``), with matplotlib; returns the Axes."""
         return plots.draw(plots.DELTA, kind, self, ax, options)
 
-    def __repr__(self) -> str:
-        low, high = self.interval().T
+    def to_frame(self, level: float = 0.95) -> Any:
+        """A pandas DataFrame, one row per feature; ``p`` is Holm-adjusted."""
+        low, high = inference.known_interval(self, level).T
+        columns = {"value": self.values, "lower": low, "upper": high, "std_error": self.std_error}
+        return export.frame(self.names, {**columns, "p": self.test().p_adjusted})
+
+    def _table(self) -> export.Table:
+        low, high = inference.known_interval(self, 0.95).T
         columns = {"difference": self.values, "lower 95%": low, "upper 95%": high}
-        title, by = f"Delta of {len(self.names)} features", np.abs(self.values)
-        return export.by_feature(title, self.names, columns, by, rest="values has all").text()
+        return export.by_feature(f"Delta of {len(self.names)} features", self.names, columns, np.abs(self.values))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RelativeImportance(Record, Mapping[str, Importance]):
-    """Relative importances given several sets of variables: ``result["X2"]`` is an `Importance`."""
+class RelativeImportance(Results[Importance]):
+    """Relative importances given several sets of variables: ``result["X2"]`` is an `Importance`.
 
-    sets: dict[str, Importance]
-    influences: dict[str, Influence]
+    Attributes
+    ----------
+    entries : dict from names of sets to Importance
+    by : "given"
+    influences : dict from names of sets to Influence
+        How rows move the estimates, for `delta`.
+    """
 
-    # Results are equal to themselves alone, as every other one; a Mapping's equality would leave them without a hash.
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
+    by: str = "given"
+    influences: dict[str, Influence] = dataclasses.field(default_factory=dict)
+
+    _kept: ClassVar[files.Fields] = {**Results._kept, "influences": files.records("Influence")}
     _not_plain = ("influences",)
 
-    def __getitem__(self, name: str) -> Importance:
-        if not isinstance(name, str) or name not in self.sets:
-            raise KeyError(f"{shown(name)} is not one of the sets {export.listed(self.sets)}")
-        return self.sets[name]
+    def _fault(self) -> str:
+        whole = not super()._fault() and all(isinstance(one, Importance) for one in self.entries.values())
+        whole = whole and len({one.names for one in self.entries.values()}) == 1
+        sizes = [len(part) for one in self.influences.values() for part in one._fields().values() if part is not None]
+        whole = whole and set(self.influences) <= set(self.entries)
+        return "" if whole and set(sizes) <= {len(next(iter(self.entries.values())).names)} else "its sets do not fit"
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.sets)
-
-    def __len__(self) -> int:
-        return len(self.sets)
+    def ranked(self) -> Self:
+        """The features in the order of their largest value in any set, the same in all of them."""
+        return self._taken(np.argsort(-self._sizes(), kind="stable"))
 
     def delta(self, first: str, second: str) -> Delta:
         """The importance given the first set minus that given the second, paired row by row.
@@ -133,18 +162,11 @@ class RelativeImportance(Record, Mapping[str, Importance]):
             raise ValueError(
                 f"the errors of {shown(first)} and {shown(second)} are of different kinds and cannot be paired"
             )
-        return Delta(a.names, difference, np.sqrt(variance), df)
+        return Delta(a.names, difference, np.sqrt(variance), np.broadcast_to(df, difference.shape))
 
-    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str | None = "bar", ax: Any = None, **options: Any) -> Any:
         """Draw "bar", a bar for each feature and set (``level=``, ``most=``), with matplotlib; returns the Axes."""
         return plots.draw(plots.SETS, kind, self, ax, options)
-
-    def __repr__(self) -> str:
-        shown = [
-            f"given {export.short(name) or '(nothing)'}:\n{self.sets[name]!r}" for name in list(self.sets)[:_SHOWN]
-        ]
-        more = len(self.sets) - len(shown)
-        return "\n".join([*shown, *([f"and {more} more sets, by name"] if more else [])])
 
 
 def _training_variance(fits: list[Influence]) -> tuple[Floats, Floats]:

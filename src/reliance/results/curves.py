@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance.results import files
 from reliance.results.records import Record
 
 Floats = NDArray[np.float64]
@@ -33,4 +35,15 @@ class Curve(Record):
     ice: Floats | None = None
     labels: tuple[str, ...] | None = None
 
-    _dtypes = dict.fromkeys(("values", "mean", "ice"), np.float64)
+    # Values have one or two axes, outputs any number: `_fault` compares them.
+    _kept: ClassVar[files.Fields] = {
+        "values": files.floats(),
+        "mean": files.floats(),
+        "ice": files.floats(optional=True),
+        "labels": files.Kept("names", optional=True),
+    }
+
+    def _fault(self) -> str:
+        fits = self.values.ndim in (1, 2) and self.mean.shape[:1] == self.values.shape[:1]
+        fits = fits and (self.labels is None or len(self.labels) == len(self.values))
+        return "" if fits else "the parts of its curves do not fit each other"

@@ -1,16 +1,17 @@
-"""Results as text and HTML."""
+"""Results as text, HTML and data frames."""
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
+from html import escape as escape
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from reliance._core.words import listed as listed
 from reliance._core.words import short as short
+from reliance._core.words import told_apart as told_apart
 
 _SHOWN = 20
 
@@ -35,11 +36,11 @@ class Table(NamedTuple):
 
     def html(self) -> str:
         def row(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+            return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
         body = "".join(row(cells, "td") for cells in self.cells)
-        below = f"<p>{html.escape(self.closing)}</p>" if self.closing else ""
-        caption = f"<caption>{html.escape(self.title)}</caption>"
+        below = f"<p>{escape(self.closing)}</p>" if self.closing else ""
+        caption = f"<caption>{escape(self.title)}</caption>"
         return f"<table>{caption}<thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>{below}"
 
 
@@ -65,8 +66,23 @@ def by_feature(
         chosen = np.argsort(-np.asarray(by), kind="stable")[:_SHOWN]
         closing = f"the {_SHOWN} largest of {len(names)} {name}s; {rest}"
     forms = forms or ["#.4g"] * len(columns)
+    places = [int(k) for k in chosen]
     cells = [
-        [short(names[k]), *(number(float(c[k]), form) for c, form in zip(columns.values(), forms, strict=True))]
-        for k in map(int, chosen)
+        [label, *(number(float(c[k]), form) for c, form in zip(columns.values(), forms, strict=True))]
+        for k, label in zip(places, told_apart([names[k] for k in places]), strict=True)
     ]
     return Table(title, [name, *columns], cells, closing)
+
+
+def frame(names: Sequence[Any], columns: Mapping[str, Any], name: str = "feature") -> Any:
+    """A pandas DataFrame, one row per feature, or per pair of them."""
+    pd = pandas()
+    return pd.DataFrame(dict(columns), index=pd.Index(names, name=name))
+
+
+def pandas() -> Any:
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
+    return pd

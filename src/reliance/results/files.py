@@ -11,25 +11,24 @@ import io
 import json
 import math
 import os
-import re
 import secrets
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, NoReturn, cast
+from typing import Any, BinaryIO, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.words import listed, short, shown
-from reliance.results.records import plain
 
 _VERSION = 1
 # What reading bytes that are not what they say can raise; RuntimeError: an encrypted archive, or endless nesting.
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, LookupError, RuntimeError, OSError)
-_DTYPES: dict[str, Any] = {"floats": np.float64, "counts": np.int64}
+_DTYPES: dict[str, Any] = {"floats": np.float64, "counts": np.int64, "flags": np.bool_}
+_WORDS = {"names": "text", "sizes": "counts", "pairs": "pairs of text"}
 _MOST_DIGITS = 200  # of an integer: keys have 39
 
 
@@ -38,22 +37,27 @@ class Kept(NamedTuple):
 
     Attributes
     ----------
-    kind : {"floats", "counts", "names", "sizes", "number", "count", "key", "text", "flag"}
-        Arrays of floats or of counts; lists of text or of counts; a float, a count, a whole number written as text,
-        text, True or False.
+    kind : str
+        "floats", "counts", "flags": arrays; "names", "sizes", "pairs": lists of text, of counts, of two texts;
+        "number", "count", "key" (a whole number written as text), "text", "flag"; "record", "records": a record, or a
+        mapping of them, whose own fields follow with a dot ("curves.0.mean"); "objects": what no file holds, and is
+        empty in a result that was read.
     shape : tuple of str
-        Of arrays and of names: "p" is the number of names, "n" the field n, "Q" that of quantiles; equal letters are
-        equal lengths.
+        Of arrays and lists: "p" is the number of features, which `ranked` puts in order, "n" the field n; equal letters
+        are equal lengths.
     optional : bool
         Whether it may be null.
     choices : tuple of str
-        What a text may be, if not anything.
+        What a text, or the class of a record, may be, if not anything.
     """
 
     kind: str
     shape: tuple[str, ...] = ()
     optional: bool = False
     choices: tuple[str, ...] = ()
+
+
+Fields: TypeAlias = Mapping[str, Kept]
 
 
 def floats(*shape: str, optional: bool = False) -> Kept:
@@ -70,6 +74,14 @@ def names(*shape: str) -> Kept:
 
 def text(*choices: str) -> Kept:
     return Kept("text", choices=choices)
+
+
+def record(*choices: str, optional: bool = False) -> Kept:
+    return Kept("record", optional=optional, choices=choices)
+
+
+def records(*choices: str, optional: bool = False) -> Kept:
+    return Kept("records", optional=optional, choices=choices)
 
 
 def dtypes(kept: Mapping[str, Kept]) -> dict[str, Any]:
@@ -105,14 +117,14 @@ def _path(path: Any) -> Path:
 
 
 def _exact(value: Any) -> Any:
-    """As `plain`, but JSON has no nan and no infinity: "nan", "inf" and "-inf", which float() and NumPy read."""
+    """JSON has no nan and no infinity: "nan", "inf" and "-inf", which float() and NumPy read."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple):
         return [_exact(item) for item in value]
     if isinstance(value, float | np.floating):
         return float(value) if math.isfinite(value) else str(float(value))
-    return plain(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 @contextlib.contextmanager
@@ -138,40 +150,35 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 # Reading
 
 
-def kind_of(path: str | os.PathLike[str]) -> str:
-    """Which kind of result a file holds."""
-    kind = _contents(_path(path), arrays=False).get("format", "")
-    return str(kind).removeprefix("reliance.") if isinstance(kind, str) else ""
-
-
-def read(
-    path: str | os.PathLike[str], kind: str, kept: Mapping[str, Kept], optional: Mapping[str, Kept] | None = None
-) -> dict[str, Any]:
-    """The fields of a file that `write` wrote, checked.
-
-    Fields that are ``optional`` may be missing; "a_*_b" stands for all that have a number in the place of the star.
-    """
-    path, known = _path(path), {**kept, **(optional or {})}
-    found = _contents(path, arrays=True)
-    if found.pop("format", None) != f"reliance.{kind}":
-        raise ValueError(f"path={named(path)} holds no saved {kind}: give a file that its save method wrote")
-    if found.pop("version", None) != _VERSION:
+def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
+    """Which kind of result a file holds, and its fields, not checked yet."""
+    found = _contents(_path(path))
+    kind, version = found.pop("format", ""), found.pop("version", None)
+    if not isinstance(kind, str) or not kind.startswith("reliance."):
+        return "", {}
+    if version != _VERSION:
         raise ValueError(f"path={named(path)} was saved by another version of reliance: read it with that version")
-    missing = [name for name in kept if name not in found]
-    every = {name: known.get(name, known.get(re.sub(r"_\d+_", "_*_", name))) for name in found}
-    strange = [name for name, one in every.items() if one is None]
+    return kind.removeprefix("reliance."), found
+
+
+def checked(
+    path: str | os.PathLike[str], kind: str, found: Mapping[str, Any], kept: Mapping[str, Kept], prefix: str = ""
+) -> dict[str, Any]:
+    """The fields of one record as they should be; ``prefix`` stands before their names in the file."""
+    wanted = {name: one for name, one in kept.items() if one.kind != "objects"}
+    missing = [prefix + name for name in wanted if name not in found]
+    strange = [prefix + name for name in found if name not in wanted]
     if missing or strange:
         what = f"lacks {listed(missing)}" if missing else f"has {listed(strange)}, which no {kind} has"
         refuse(path, f"it {what}")
-    sizes: dict[str, int] = {}
-    # What gives the lengths comes first; then in our order, not in the file's.
-    order = ["names", "n", *known]
-    for name in sorted(found, key=lambda name: order.index(name) if name in order else len(order)):
+    sizes = {"2": 2}
+    result: dict[str, Any] = {}
+    for name in sorted(wanted, key=lambda name: name not in ("names", "n")):  # what gives the lengths comes first
         try:
-            found[name] = _checked(found[name], cast(Kept, every[name]), name, sizes)
+            result[name] = _checked(found[name], wanted[name], name, sizes)
         except (ValueError, TypeError, OverflowError) as error:
-            refuse(path, f"its field {name!r} {short(str(error), 100)}", error)
-    return found
+            refuse(path, f"its field {short(prefix + name)!r} {short(str(error), 100)}", error)
+    return result
 
 
 def _checked(value: Any, one: Kept, name: str, sizes: dict[str, int]) -> Any:
@@ -184,14 +191,15 @@ def _checked(value: Any, one: Kept, name: str, sizes: dict[str, int]) -> Any:
         return _array(value, one, sizes)
     if isinstance(value, np.ndarray):
         raise ValueError("is an array")
-    if one.kind in ("names", "sizes"):
-        if not isinstance(value, list) or not all(_fits(item, one.kind) for item in value):
-            raise ValueError(f"is not a list of {'text' if one.kind == 'names' else 'counts'}")
+    if one.kind in ("names", "sizes", "pairs", "records"):
+        each = "names" if one.kind == "records" else one.kind
+        if not isinstance(value, list) or not all(_fits(item, each) for item in value):
+            raise ValueError(f"is not a list of {_WORDS[each]}")
         if one.shape:
             _match((len(value),), one.shape, sizes)
-        if name == "names" and len(set(value)) < len(value):
+        if (name == "names" or one.kind == "records") and len(set(value)) < len(value):
             raise ValueError("holds a name twice")
-        return tuple(value)
+        return tuple(map(tuple, value)) if one.kind == "pairs" else tuple(value)
     if not _fits(value, one.kind) or (one.choices and value not in one.choices):
         wanted = f"one of {listed(one.choices)}" if one.choices else f"a {one.kind}"
         raise ValueError(f"is {shown(value, 30)}, not {wanted}")
@@ -201,8 +209,10 @@ def _checked(value: Any, one: Kept, name: str, sizes: dict[str, int]) -> Any:
 
 
 def _fits(value: Any, kind: str) -> bool:
-    if kind in ("text", "names"):
+    if kind in ("text", "names", "record"):
         return isinstance(value, str)
+    if kind == "pairs":
+        return isinstance(value, list) and len(value) == 2 and all(isinstance(item, str) for item in value)
     if kind == "flag":
         return isinstance(value, bool)
     if kind == "key":
@@ -218,6 +228,8 @@ def _array(value: Any, one: Kept, sizes: dict[str, int]) -> NDArray[Any]:
             raise ValueError("is not a list of numbers")
         if one.kind == "counts" and not all(_fits(item, "count") for item in value):
             raise ValueError("is not a list of counts")
+        if one.kind == "flags" and not all(type(item) is bool for item in np.array(value, dtype=object).flat):
+            raise ValueError("is not a list of true and false")
         try:
             value = np.array(value, dtype=_DTYPES[one.kind])
         except ValueError as error:
@@ -249,12 +261,12 @@ def _match(shape: tuple[int, ...], wanted: tuple[str, ...], sizes: dict[str, int
 # Bytes
 
 
-def _contents(path: Path, arrays: bool) -> dict[str, Any]:
-    """What a file holds, not checked yet: of npz the header, and if wanted the arrays."""
+def _contents(path: Path) -> dict[str, Any]:
+    """What a file holds, not checked yet: of npz the header and the arrays."""
     suffix = _suffix(path)
     with path.open("rb") as file:  # a file that is not there is the system's own error
         try:
-            found = json.loads(file.read()) if suffix == ".json" else _unzipped(file, arrays)
+            found = json.loads(file.read()) if suffix == ".json" else _unzipped(file)
         except _BROKEN as error:
             refuse(path, f"it is cut short or no {suffix} file of ours ({short(str(error), 80)})", error)
     if not isinstance(found, dict):
@@ -262,7 +274,7 @@ def _contents(path: Path, arrays: bool) -> dict[str, Any]:
     return found
 
 
-def _unzipped(file: BinaryIO, arrays: bool) -> dict[str, Any]:
+def _unzipped(file: BinaryIO) -> dict[str, Any]:
     """The members of an npz. They are stored, not compressed, so no member is larger than the file."""
     there = file.seek(0, os.SEEK_END)
     with zipfile.ZipFile(file) as members:
@@ -276,7 +288,7 @@ def _unzipped(file: BinaryIO, arrays: bool) -> dict[str, Any]:
         found: Any = json.loads(str(_npy(members.read(infos["header"]))))
         if not isinstance(found, dict):
             return {}
-        rest = [name for name in infos if name != "header"] if arrays else []
+        rest = [name for name in infos if name != "header"]
         if any(name in found for name in rest):
             raise ValueError("a field twice")
         return found | {name: _npy(members.read(infos[name])) for name in rest}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +10,9 @@ from numpy.typing import NDArray
 
 from reliance import plots
 from reliance.results import export, files
-from reliance.results.records import Record
+from reliance.results.base import Result
 
 Floats = NDArray[np.float64]
-_BY_FEATURE = ("impact", "values", "points", "evaluations")
 _KEPT = {
     "names": files.names("p"),
     "quantiles": files.floats("Q"),
@@ -31,7 +28,7 @@ _KEPT = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Impact(Record):
+class Impact(Result):
     """How far predictions spread, in units of the feature, when each of p features is held at Q quantiles.
 
     Attributes
@@ -66,34 +63,14 @@ class Impact(Record):
     routes: tuple[str, ...]
     block: tuple[int, ...]
 
-    _dtypes = files.dtypes(_KEPT)
-
-    def ranked(self) -> Impact:
-        """The same result, largest impact first."""
-        order = np.argsort(-self.values, kind="stable")
-        moved: dict[str, Any] = {name: getattr(self, name)[..., order] for name in _BY_FEATURE}
-        names, routes = (tuple(listed[i] for i in order) for listed in (self.names, self.routes))
-        return dataclasses.replace(self, names=names, routes=routes, **moved)
+    _kept = _KEPT
 
     def to_frame(self) -> Any:
         """A pandas DataFrame, one row per feature: its value, and its impact at each quantile."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
         columns: dict[str, Any] = {"value": self.values}
         columns |= {f"q{q:g}": line for q, line in zip(self.quantiles, self.impact, strict=True)}
         columns |= {"evaluations": self.evaluations, "route": list(self.routes)}
-        return pd.DataFrame(columns, index=pd.Index(self.names, name="feature"))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a ``.json`` or ``.npz`` file, exactly; `Impact.load` reads it."""
-        files.write(path, "Impact", self._fields())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Impact:
-        """Read a result that `save` wrote."""
-        return cls(**files.read(path, "Impact", _KEPT))
+        return export.frame(self.names, columns)
 
     def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
         """Draw the result with matplotlib and return the Axes.
@@ -115,9 +92,3 @@ class Impact(Record):
         return export.by_feature(
             title, self.names, {"value": self.values, "least quantile": low, "most": high}, self.values
         )
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +16,34 @@ from reliance import inference, plots
 from reliance._core.words import shown
 from reliance.inference import freedom
 from reliance.inference.summary import Summary
-from reliance.results import export, importance_files
+from reliance.results import export, files
+from reliance.results.base import Result
 from reliance.results.curves import Curve
-from reliance.results.records import Record
+from reliance.results.tested import TestResult
 
 Floats = NDArray[np.float64]
 FORMULATIONS = ("population", "fixed-data", "random-variable")
-_BY_FEATURE = ("values", "replaced_risk", "draws", "row_values", "evaluations", "tree_values", *importance_files.ERRORS)
+_OTHER_ERRORS = ("monte_carlo_share", "fixed_data_error", "random_variable_error", "row_error")
+_ERRORS = ("std_error", "skewness", "degrees_of_freedom", *_OTHER_ERRORS)
+_KEPT = {
+    "names": files.names("p"),
+    "values": files.floats("p"),
+    "compare": files.text("difference", "ratio", "share"),
+    "base_risk": files.Kept("number"),
+    "replaced_risk": files.floats("p"),
+    "draws": files.floats("p", "K", optional=True),
+    "row_values": files.floats("p", "n", optional=True),
+    "n": files.Kept("count"),
+    "evaluations": files.counts("p"),
+    "routes": files.names("p"),
+    "block": files.Kept("sizes", optional=True),
+    "key": files.Kept("key"),
+    **{name: files.text() for name in ("method", "loss", "plan_kind", "stopped")},
+    "draws_per_row": files.Kept("count"),
+    **{name: files.floats("p") for name in _ERRORS},
+    "curves": files.records("Curve", optional=True),
+    "tree_values": files.floats("p", "B", optional=True),
+}
 _TESTED = ("compare", "n", "draws_per_row", "values", "std_error", "row_error", "draws", "key")
 # Simulated at n = 200, squared error, 95%: lognormal(0.5), (0.75) and (1) features have a gamma of 0.3, 0.5 and 0.6 and
 # all pairs covered 0.94, 0.93 and 0.90. A limit on gamma, not on the skewness: it is gamma that shrinks with the rows.
@@ -31,26 +51,7 @@ _SKEWED = 0.3
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TestResult(Record):
-    """Tests of p features against no importance (a difference of 0, a ratio of 1)."""
-
-    names: tuple[str, ...]
-    statistic: Floats
-    p_value: Floats
-    p_adjusted: Floats
-    method: str
-    alternative: str
-    adjust: str
-
-    def __repr__(self) -> str:
-        title = f"{self.method} test, alternative {self.alternative}, adjusted: {self.adjust}"
-        columns = {"statistic": self.statistic, "p": self.p_value, "p adjusted": self.p_adjusted}
-        forms, rest = ("#.4g", ".2g", ".2g"), "p_value has all"
-        return export.by_feature(title, self.names, columns, self.statistic, forms=forms, rest=rest).text()
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Importance(Record):
+class Importance(Result):
     """How much a model relies on each of p features, measured on n rows with K draws per row.
 
     Attributes
@@ -125,13 +126,19 @@ class Importance(Record):
     tree_values: Floats | None = None
     degrees_of_freedom: Floats = dataclasses.field(default_factory=lambda: np.full(1, math.nan))
 
-    _dtypes = importance_files.DTYPES
+    _kept = _KEPT
 
     def __post_init__(self) -> None:
         known = np.broadcast_to(self.degrees_of_freedom, len(self.names))
         units_less_one = freedom.degrees_of_freedom(self.plan_kind, self.n)
         object.__setattr__(self, "degrees_of_freedom", np.where(np.isnan(known), units_less_one, known))
         super().__post_init__()
+
+    def _fault(self) -> str:
+        curves = self.curves or {}
+        fits = not curves or tuple(curves) == self.names
+        fits = fits and all(c.ice is None or c.ice.shape == (self.n, *c.mean.shape) for c in curves.values())
+        return "" if fits else "its curves do not fit its features"
 
     # -----------------------------------------------------------------------------------------------------------------
     # Inference
@@ -275,29 +282,13 @@ class Importance(Record):
     # -----------------------------------------------------------------------------------------------------------------
     # Tables
 
-    def ranked(self) -> Importance:
-        """The same result, most important feature first."""
-        return self._taken(np.argsort(-self.values, kind="stable"))
-
-    def _taken(self, order: NDArray[np.intp]) -> Importance:
-        """Some features, in an order."""
-        moved: dict[str, Any] = {
-            name: None if getattr(self, name) is None else getattr(self, name)[order] for name in _BY_FEATURE
-        }
-        names, routes = (tuple(listed[i] for i in order) for listed in (self.names, self.routes))
-        return dataclasses.replace(self, names=names, routes=routes, **moved)
-
     def to_frame(self, level: float = 0.95) -> Any:
         """A pandas DataFrame, one row per feature; ``p`` is Holm-adjusted."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
         bounds, p = self._uncertainty(level)
         columns: dict[str, Any] = {"value": self.values, "lower": bounds[:, 0], "upper": bounds[:, 1]}
         columns |= {"std_error": self.std_error, "p": p}
         columns |= {name: getattr(self, name) for name in ("replaced_risk", "monte_carlo_share", "evaluations")}
-        return pd.DataFrame({**columns, "route": list(self.routes)}, index=pd.Index(self.names, name="feature"))
+        return export.frame(self.names, {**columns, "route": list(self.routes)})
 
     def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
         """Draw the result with matplotlib and return the Axes.
@@ -332,24 +323,6 @@ class Importance(Record):
         words = f"very skewed, interval and p may disagree: {export.listed(skewed)}"
         return table._replace(closing=f"{table.closing}\n{words}" if table.closing else words)
 
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
-
-    # -----------------------------------------------------------------------------------------------------------------
-    # Files
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a ``.json`` or ``.npz`` file, exactly; `load` reads it."""
-        importance_files.write(path, self._fields())
-
-
-def load(path: str | os.PathLike[str]) -> Importance:
-    """Read a result that `Importance.save` wrote."""
-    return Importance(**importance_files.read(path))
-
 
 def from_summaries(
     names: Sequence[str],
@@ -371,9 +344,7 @@ def from_summaries(
     stopped: str = "",
 ) -> Importance:
     """The result of p features that were measured together."""
-    errors: dict[str, Any] = {
-        name: np.asarray([getattr(s, name) for s in summaries]) for name in importance_files.ERRORS
-    }
+    errors: dict[str, Any] = {name: np.asarray([getattr(s, name) for s in summaries]) for name in _ERRORS}
     return Importance(
         names=tuple(names),
         values=np.asarray([s.value for s in summaries]),

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference, plots
 from reliance._core.words import shown
-from reliance.results import export
-from reliance.results.records import Record
+from reliance.results import export, files
+from reliance.results.base import Result
 
 Floats = NDArray[np.float64]
 _SHOWN = 10
-_COUNTS = ("rows", "evaluations")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LocalImportance(Record):
+class LocalImportance(Result):
     """How much each of p features matters for each of m rows.
 
     Attributes
@@ -55,7 +54,21 @@ class LocalImportance(Record):
     key: int
     evaluations: NDArray[np.int64]
 
-    _dtypes = dict.fromkeys(("values", "std_error", "base"), np.float64) | dict.fromkeys(_COUNTS, np.int64)
+    _kept: ClassVar[files.Fields] = {
+        "names": files.names("p"),
+        "rows": files.counts("m"),
+        "values": files.floats("m", "p"),
+        "std_error": files.floats("m", "p"),
+        "base": files.floats("m"),
+        "quantity": files.text(),
+        "n": files.Kept("count"),
+        "draws": files.Kept("count"),
+        "key": files.Kept("key"),
+        "evaluations": files.counts("p"),
+    }
+
+    def _sizes(self) -> Floats:
+        return np.asarray(np.mean(np.abs(self.values), axis=0))
 
     def interval(self, level: float = 0.95) -> Floats:
         """Confidence intervals ``(m, p, 2)`` for the mean over all draws, the row fixed."""
@@ -66,10 +79,7 @@ class LocalImportance(Record):
 
     def to_frame(self, level: float = 0.95) -> Any:
         """A pandas DataFrame with a line for each row and feature."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
+        pd = export.pandas()
         unknown = np.full((*self.values.shape, 2), np.nan)
         bounds = unknown if np.isnan(self.std_error).all() else self.interval(level)
         index = pd.MultiIndex.from_product([self.rows.tolist(), self.names], names=["row", "feature"])
@@ -104,18 +114,12 @@ class LocalImportance(Record):
             if self.quantity == "prediction"
             else f"change of {export.short(self.quantity)}"
         )
-        shown = np.argsort(-np.mean(np.abs(self.values), axis=0), kind="stable")[:_SHOWN]
+        shown = np.argsort(-self._sizes(), kind="stable")[:_SHOWN]
         cells = [
             [str(row), *map(export.number, (self.base[i], *self.values[i, shown]))]
             for i, row in enumerate(self.rows[:_SHOWN].tolist())
         ]
-        header = ["row", export.short(self.quantity, 20), *(export.short(self.names[j], 20) for j in shown)]
+        header = ["row", export.short(self.quantity, 20), *export.told_apart([self.names[j] for j in shown], 20)]
         m, p = self.values.shape
         closing = "" if max(m, p) <= _SHOWN else f"a part of {m} rows and {p} features; to_frame() has all"
         return export.Table(f"local_importance: {what}, {self.draws} draws", header, cells, closing)
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,8 +13,8 @@ from scipy import special
 from reliance import inference, plots
 from reliance._core.words import shown
 from reliance.results import export, files
-from reliance.results.importance import TestResult
-from reliance.results.records import Record
+from reliance.results.base import Result
+from reliance.results.tested import TestResult
 
 Floats = NDArray[np.float64]
 FITS = ("normal", "lognormal", "gamma")
@@ -32,7 +30,7 @@ _KEPT = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NullImportance(Record):
+class NullImportance(Result):
     """Importances of p features, and what they are when the labels are permuted and the model is fitted again.
 
     Attributes
@@ -56,7 +54,7 @@ class NullImportance(Record):
     key: int
     measure: str
 
-    _dtypes = files.dtypes(_KEPT)
+    _kept = _KEPT
 
     @property
     def rounds(self) -> int:
@@ -120,22 +118,12 @@ class NullImportance(Record):
     # -----------------------------------------------------------------------------------------------------------------
     # Tables
 
-    def ranked(self) -> NullImportance:
-        """The same result, most important feature first."""
-        order = np.argsort(-self.values, kind="stable")
-        names = tuple(self.names[i] for i in order)
-        return dataclasses.replace(self, names=names, values=self.values[order], null=self.null[order])
-
     def to_frame(self) -> Any:
         """A pandas DataFrame, one row per feature: value, the null's mean and 95% point, p and its BH-adjusted form."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
         test = self.test()
         columns = {"value": self.values, "null_mean": self.null.mean(axis=1), "null_95": self._high()}
         columns |= {"p": test.p_value, "p_bh": test.p_adjusted}
-        return pd.DataFrame(columns, index=pd.Index(self.names, name="feature"))
+        return export.frame(self.names, columns)
 
     def plot(self, kind: str = "range", ax: Any = None, **options: Any) -> Any:
         """Draw the values as points over their null distributions, with matplotlib, and return the Axes.
@@ -158,25 +146,6 @@ class NullImportance(Record):
         columns = {"value": self.values, "null mean": self.null.mean(axis=1), "null 95%": self._high()}
         columns |= {"p": test.p_value, "p (BH)": test.p_adjusted}
         return export.by_feature(title, self.names, columns, self.values, forms=("#.4g", "#.4g", "#.4g", ".2g", ".2g"))
-
-    def __repr__(self) -> str:
-        return self._table().text()
-
-    def _repr_html_(self) -> str:
-        return self._table().html()
-
-    # -----------------------------------------------------------------------------------------------------------------
-    # Files
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a ``.json`` or ``.npz`` file, exactly; `NullImportance.load` reads it."""
-        # Readers of JSON in other languages keep integers to 53 bits only: the key is written as text.
-        files.write(path, "NullImportance", {**self._fields(), "key": str(self.key)})
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> NullImportance:
-        """Read a result that `save` wrote."""
-        return cls(**files.read(path, "NullImportance", _KEPT))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,111 @@
+"""Several results under names: one for each loss, set of given variables, or model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance import plots
+from reliance._core.words import listed, short, shown
+from reliance.results import export, files
+from reliance.results.base import Result
+
+R = TypeVar("R", bound=Result, covariant=True)
+_SHOWN = 10  # results, each with its table
+_WORDS = {"loss": "losses", "given": "sets", "model": "models"}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Results(Result, Mapping[str, R]):
+    """Results by name: ``results["log_loss"]`` is the one under that loss.
+
+    A mapping that cannot be changed, with the table, frame, figure and file of its entries together.
+
+    Attributes
+    ----------
+    entries : dict
+        The results.
+    by : {"loss", "given", "model"}
+        What the names are of.
+    """
+
+    entries: dict[str, R]
+    by: str = "loss"
+
+    # Results are equal to themselves alone, as every other one; a Mapping's equality would leave them without a hash.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+    _kept: ClassVar[files.Fields] = {"entries": files.records(), "by": files.text(*_WORDS)}
+
+    def _fault(self) -> str:
+        whole = bool(self.entries) and all(isinstance(one, Result) for one in self.entries.values())
+        return "" if whole else "its entries are no results"
+
+    def __getitem__(self, name: str) -> R:
+        if not isinstance(name, str) or name not in self.entries:
+            raise KeyError(f"{shown(name)} is not one of the {_WORDS[self.by]} {listed(self.entries)}")
+        return self.entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def ranked(self) -> Self:
+        """Each entry with its largest feature first."""
+        return dataclasses.replace(self, entries={name: one.ranked() for name, one in self.entries.items()})
+
+    def _sizes(self) -> NDArray[np.float64]:
+        """The largest value in any entry: of entries that have the same features."""
+        table = np.stack([one._sizes() for one in self.entries.values()])
+        return np.asarray(np.where(np.isnan(table), -np.inf, table).max(axis=0))
+
+    def to_frame(self, **options: Any) -> Any:
+        """A pandas DataFrame: those of the entries one below the other, their names the first level of the index.
+
+        ``options`` are those of the entries, such as ``level=``.
+        """
+        pd = export.pandas()
+        frames = {name: one.to_frame(**options) for name, one in self.entries.items()}
+        within = next(iter(frames.values())).index.names
+        return pd.concat(frames, names=[self.by, *within])
+
+    def plot(self, kind: str | None = None, ax: Any = None, **options: Any) -> Any:
+        """Draw the entries side by side with matplotlib and return their Axes, an array.
+
+        Parameters
+        ----------
+        kind, options
+            As in the entries; by default what they draw by default.
+        ax : sequence of matplotlib Axes, optional
+            One for each entry; a new figure if not given.
+        """
+        return plots.side_by_side(self.entries, {} if kind is None else {"kind": kind}, ax, options)
+
+    def _blocks(self) -> list[tuple[str, Result]]:
+        """What stands above each entry that is printed."""
+        few = list(self.entries.items())[:_SHOWN]
+        return [(f"{self.by} {short(name) or '(nothing)'}:", one) for name, one in few]
+
+    def _more(self) -> str:
+        more = len(self.entries) - _SHOWN
+        return f"and {more} more {_WORDS[self.by]}, by name" if more > 0 else ""
+
+    def _table(self) -> export.Table:
+        """Of what there is; the entries have tables of their own."""
+        cells = [[short(name) or "(nothing)", type(one).__name__] for name, one in self.entries.items()]
+        return export.Table(f"{len(self)} results", [self.by, "result"], cells)
+
+    def __repr__(self) -> str:
+        parts = [f"{above}\n{one!r}" for above, one in self._blocks()]
+        return "\n".join([*parts, *([self._more()] if self._more() else [])])
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p>{export.escape(above)}</p>{one._repr_html_()}" for above, one in self._blocks()]
+        return "".join([*parts, *([f"<p>{self._more()}</p>"] if self._more() else [])])
