@@ -398,7 +398,6 @@ BAD = [
     (importance, dropping("curves.1.mean"), "curves.1.mean"),
     (importance, setting(curves=False), "curves"),
     (importance, setting(curves=["a"]), "curves"),
-    (importance, setting(curves=["b", "a"]), "curves"),
     (importance, setting(curves=["a", "a"]), "curves"),
     (importance, setting(**{"curves.0": "Importance"}), "curves.0"),
     (importance, setting(**{"curves.7.mean": 1}), "curves.7"),
@@ -671,3 +670,41 @@ def test_importances_of_real_runs_are_read_again(tmp_path):
             same(dataclasses.replace(found, curves=None), dataclasses.replace(again, curves=None))
             assert (curves is None) == (again.curves is None)
             assert type(again) is rl.Importance
+
+
+@every
+@pytest.mark.parametrize("suffix", [".json", ".npz"])
+def test_ranked_results_keep_each_features_own_numbers(example, suffix, tmp_path):
+    found = example()
+    ranked = found.ranked()
+    ranked.save(tmp_path / f"a{suffix}")
+    assert rl.load(tmp_path / f"a{suffix}").to_dict() == ranked.to_dict()
+    before, after = found.to_frame(), ranked.to_frame()
+    if isinstance(found, rl.LocalImportance | Results):  # rows, and names of results, stay in their order
+        before, after = before.sort_index(), after.sort_index()
+    assert sorted(after.index) == sorted(before.index)
+    assert after.loc[before.index].equals(before)
+
+
+def test_curves_stay_with_their_features_in_a_file_of_a_ranked_result(tmp_path):
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    found = rl.model_reliance(lambda X: X[:, 1], X, X[:, 1] + 1.0, pairs="all", keep="curves", rng=0).ranked()
+    assert found.names == ("x1", "x0")
+    found.save(tmp_path / "a.json")
+    again = rl.load(tmp_path / "a.json")
+    np.testing.assert_array_equal(again.curves["x1"].values, np.sort(X[:, 1]))
+    np.testing.assert_array_equal(again.curves["x0"].values, np.sort(X[:, 0]))
+
+
+def test_names_with_a_long_beginning_and_end_in_common_differ_in_tables_and_figures():
+    start, end = "the mean of all measurements of the sensor ", " over the last thirty days of the year"
+    names = (*(f"{start}{k}{end}" for k in "abc"), "a  b", "a b", "x" * 41, "x" * 42)
+    numbers = np.linspace(1.0, 2.0, len(names))
+    text = repr(Delta(names, numbers, numbers, np.full(len(names), 9.0)))
+    shown = [line[:44].rstrip() for line in text.splitlines()[2:]]
+    assert len(set(shown)) == len(names)
+    assert [any(f"...{k} over" in line for line in shown) for k in "abc"] == [True] * 3
+    local = rl.LocalImportance(names, np.array([0]), numbers[None], numbers[None], np.ones(1), "l", 1, 2, 3, np.ones(7))
+    header = local._table().header[2:]
+    assert len(set(header)) == len(names)
+    assert max(map(len, header)) <= 24

@@ -136,7 +136,7 @@ class Importance(Result):
 
     def _fault(self) -> str:
         curves = self.curves or {}
-        fits = not curves or tuple(curves) == self.names
+        fits = not curves or set(curves) == set(self.names)
         fits = fits and all(c.ice is None or c.ice.shape == (self.n, *c.mean.shape) for c in curves.values())
         return "" if fits else "its curves do not fit its features"
 

@@ -75,12 +75,14 @@ class Record:
             if isinstance(value, Record):
                 moved[name] = value._taken(order)
             elif one.kind == "records" and value is not None:
-                moved[name] = {key: item._taken(order) for key, item in value.items()}
+                taken = {key: item._taken(order) for key, item in value.items()}
+                if any(taken[key] is not value[key] for key in taken):
+                    moved[name] = taken
             elif "p" in one.shape and isinstance(value, np.ndarray):
                 moved[name] = np.take(value, order, axis=one.shape.index("p"))
             elif "p" in one.shape and value:
                 moved[name] = tuple(value[k] for k in order)
-        return dataclasses.replace(self, **moved)
+        return dataclasses.replace(self, **moved) if moved else self
 
     # -----------------------------------------------------------------------------------------------------------------
     # Files
