@@ -277,7 +277,7 @@ def test_delta_is_the_difference(name, compare):
         np.testing.assert_array_equal(delta.values, found[first].values - found[second].values)
         # The same tree may be grown of both sets: then there is no difference, and no error.
         assert ((delta.std_error > 0) == (delta.values != 0)).all()
-        assert delta.degrees_of_freedom == (19 if name in ("knn", "residual") else 39)
+        assert (delta.degrees_of_freedom == (19 if name in ("knn", "residual") else 39)).all()
         low, high = delta.interval(0.9).T
         np.testing.assert_allclose((low + high) / 2, delta.values)
         back = found.delta(second, first)
