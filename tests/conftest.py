@@ -83,6 +83,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "once_per_device: on every backend, but in one dtype only")
+    config.addinivalue_line(
+        "markers", "paired(*parameters, one_in): every pair of their values and backends; the full product is slow"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        paired = item.get_closest_marker("paired")
+        if paired is not None and not _is_in_the_design(item.callspec.indices, paired.args, paired.kwargs["one_in"]):
+            item.add_marker(pytest.mark.slow)
+
+
+def _is_in_the_design(indices: dict[str, int], parameters: tuple[str, ...], one_in: int) -> bool:
+    """The full product on the first backend, and a Latin square on the others.
+
+    With ``one_in`` no larger than the number of values of any parameter, every value of each parameter meets every
+    value of each other one, and every backend.
+    """
+    backend = indices["backend"]
+    return backend == 0 or (backend + sum(indices[name] for name in parameters)) % one_in == 0
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -48,6 +48,7 @@ def literal(X, y, groups, plan, compare, weights=None, loss="squared_error", pre
 # Least squares
 
 
+@pytest.mark.paired("pairs", "weighted", "compare", one_in=2)
 @pytest.mark.parametrize("compare", ["ratio", "difference"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weighted"])
 @pytest.mark.parametrize("pairs", PLANS)

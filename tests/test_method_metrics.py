@@ -65,6 +65,7 @@ def data(labels, n=12, seed=1):
     return oracles.Case("squared_error", CASES["squared_error"].formula, labels).data(n, seed)
 
 
+@pytest.mark.paired("name", "method", one_in=3)
 @pytest.mark.parametrize(
     ("method", "weights"),
     [("ablation", None), ("permutation", WEIGHTS), ("all", None)],
@@ -159,6 +160,7 @@ SEVERAL = {
 }
 
 
+@pytest.mark.paired("names", "method", one_in=3)
 @pytest.mark.once_per_device
 @pytest.mark.parametrize("method", ["ablation", "permutation", "all"])
 @pytest.mark.parametrize("names", SEVERAL)

@@ -39,6 +39,7 @@ def measure(backend, method, case, X, y, compare="difference", weights=None, **o
     )
 
 
+@pytest.mark.paired("case", "method", one_in=3)
 @pytest.mark.parametrize("method", ["ablation", "permutation", "all"])
 @pytest.mark.parametrize("case", CASES)
 def test_every_loss(backend, case, method):
@@ -47,6 +48,7 @@ def test_every_loss(backend, case, method):
     assert_result(backend, result, expected, "difference")
 
 
+@pytest.mark.paired("method", "weights", "compare", one_in=2)
 @pytest.mark.parametrize("compare", ["difference", "ratio"])
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("method", METHODS)

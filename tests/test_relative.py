@@ -110,6 +110,7 @@ def test_sets_by_name_and_by_index_and_twice():
 # Literal loops
 
 
+@pytest.mark.paired("weighted", "compare", one_in=2)
 @pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weighted"])
 @pytest.mark.parametrize("compare", ["difference", "ratio"])
 def test_donors_residuals(backend, compare, weighted):

@@ -210,6 +210,7 @@ def library_data(n=90):
     return X, score, rng.uniform(0.5, 2.0, n)
 
 
+# LightGBM takes every core that it finds, also where another worker has it.
 REGRESSORS = {
     "tree": DecisionTreeRegressor(max_depth=4, random_state=0),
     "deep tree": DecisionTreeRegressor(random_state=0),
@@ -220,15 +221,15 @@ REGRESSORS = {
     "gradient boosting": sk.GradientBoostingRegressor(n_estimators=20, random_state=0),
     "hist": sk.HistGradientBoostingRegressor(max_iter=20, min_samples_leaf=4),
     "hist categories": sk.HistGradientBoostingRegressor(max_iter=20, min_samples_leaf=4, categorical_features=[1]),
-    "lightgbm": lightgbm.LGBMRegressor(n_estimators=20, min_child_samples=4, verbose=-1),
-    "lightgbm deep": lightgbm.LGBMRegressor(n_estimators=5, num_leaves=80, min_child_samples=1, verbose=-1),
+    "lightgbm": lightgbm.LGBMRegressor(n_estimators=20, min_child_samples=4, verbose=-1, n_jobs=1),
+    "lightgbm deep": lightgbm.LGBMRegressor(n_estimators=5, num_leaves=80, min_child_samples=1, verbose=-1, n_jobs=1),
 }
 CLASSIFIERS = {
     "tree": DecisionTreeClassifier(max_depth=4, random_state=0),
     "forest": sk.RandomForestClassifier(7, random_state=0),
     "gradient boosting": sk.GradientBoostingClassifier(n_estimators=10, random_state=0),
     "hist": sk.HistGradientBoostingClassifier(max_iter=10, min_samples_leaf=4),
-    "lightgbm": lightgbm.LGBMClassifier(n_estimators=10, min_child_samples=4, verbose=-1),
+    "lightgbm": lightgbm.LGBMClassifier(n_estimators=10, min_child_samples=4, verbose=-1, n_jobs=1),
 }
 GROUPS = [0, 1, 2, 3, 4, (0, 1), (2, 3)]
 
@@ -289,7 +290,7 @@ def test_xgboost_in_float64(kind):
 @pytest.mark.filterwarnings("ignore:the losses of")
 def test_raw_boosters():
     X, y, _ = library_data()
-    light = lightgbm.train({"verbose": -1, "min_data_in_leaf": 4}, lightgbm.Dataset(X, y), 10)
+    light = lightgbm.train({"verbose": -1, "min_data_in_leaf": 4, "num_threads": 1}, lightgbm.Dataset(X, y), 10)
     found, plain = both(light, X, y)
     assert_same(found, plain)
     assert set(found.routes) <= {"trees", "unused"}
