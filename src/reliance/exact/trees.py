@@ -6,7 +6,6 @@ come from the trees themselves (see `tree_blocks`); losses and sums are those of
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from reliance._core import arrays
+from reliance._core import arrays, threads
 from reliance.data.features import Feature
 from reliance.engine import blocks, known_models
 from reliance.engine.executors import Base
@@ -162,7 +161,7 @@ def _workers(problem: Problem) -> int:
     """NumPy leaves the other cores idle, and lets go of the interpreter while it works; other backends use them."""
     if arrays.backend(problem.xp) != "numpy":
         return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return threads.available()
 
 
 def in_order(function: Callable[[A], B], items: Iterable[A], workers: int) -> Iterator[B]:

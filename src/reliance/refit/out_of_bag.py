@@ -7,7 +7,6 @@ borrowed within a member's own rows, and the engine is run on those pairs whose 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._core import arrays
+from reliance._core import arrays, threads
 from reliance._core.arrays import Array
 from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState
@@ -291,7 +290,7 @@ def _summed(
         return _measured(problem, bag, table, pairs, features)
 
     # Trees answer on several threads; other members may not be made for it. Sums are added in the members' order.
-    workers = _cores() if bag.of_trees else 1
+    workers = threads.available() if bag.of_trees else 1
     most = min(_MOST_USES[bag.of_trees], problem.memory // (_USE_BYTES * workers))
     for found in in_order(measured, _chunks(outside, p * draws, most), workers):
         evaluations += np.bincount(found.uses.feature, minlength=p)
@@ -301,10 +300,6 @@ def _summed(
         first += len(found.pairs.members)
         advance(p * found.pairs.donor.size)
     return sums, evaluations, block
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Measured(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import os
 import pickle
 import threading
 import types
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reliance._core import threads
 from reliance._core.arrays import Array
 from reliance._core.run import Run, resolved
 from reliance._core.words import short, shown
@@ -85,7 +85,8 @@ def run(
     own = ThreadPoolExecutor(workers) if executor is None and workers > 1 else None
     pool = own or executor
     if pool is not None:  # a `with rl.Run(...)` around this call holds in no other thread or process by itself
-        tasks = [task._replace(work=functools.partial(_within, resolved(), task.work)) for task in tasks]
+        workers = getattr(pool, "_max_workers", workers)  # of other executors the number is not known
+        tasks = [task._replace(work=functools.partial(_within, resolved(), workers, task.work)) for task in tasks]
     if isinstance(pool, ThreadPoolExecutor):
         registry = _Registry()
         tasks = [task._replace(work=functools.partial(registry.run, task.work)) for task in tasks]
@@ -109,8 +110,8 @@ def run(
     return Outcome(answers, failures, None)
 
 
-def _within(run: Run, work: Callable[[], Any]) -> Any:
-    with run:
+def _within(run: Run, workers: int, work: Callable[[], Any]) -> Any:
+    with run, threads.shared(workers):
         return work()
 
 
@@ -202,7 +203,7 @@ def check_jobs(n_jobs: Any) -> int:
             f"n_jobs={shown(n_jobs)} is not an integer: pass how many refits run at once, -1 for one a core"
         )
     if n_jobs == -1:
-        return os.cpu_count() or 1
+        return threads.cores()
     if n_jobs < 1:
         raise ValueError(f"n_jobs={n_jobs} is no number of refits: pass 1 or more, or -1 for one a core")
     return int(n_jobs)
