@@ -22,7 +22,7 @@ class Import(Benchmark):
 
     def timeraw_import_dependencies(self) -> str:
         """The floor: the core dependencies alone."""
-        return "import numpy, scipy.stats, array_api_compat, array_api_extra"
+        return "import numpy, scipy.stats, array_api_compat"
 
     def time_import_in_new_process(self) -> None:
         run_python("import reliance")

@@ -33,7 +33,7 @@ LAYERS = (
     "refit",
     "sklearn",
 )
-CORE = {"numpy", "scipy", "array_api_compat", "array_api_extra", "tqdm"}
+CORE = {"numpy", "scipy", "array_api_compat", "tqdm"}
 BACKENDS = {"torch", "jax", "jaxlib", "cupy", "array_api_strict", "dask"}
 HEAVY = ("torch", "jax", "cupy", "pandas", "sklearn", "matplotlib", "lightgbm", "xgboost")
 # arrays.py knows the backend, tracing.py how JAX compiles; models adapts torch modules and looks for their hooks; two
@@ -179,6 +179,12 @@ def test_numpy_work_needs_no_optional_package() -> None:
 
 def test_package_is_typed() -> None:
     assert (PACKAGE / "py.typed").is_file()
+
+
+def test_public_is_what_is_exported() -> None:
+    import reliance
+
+    assert {name for name in dir(reliance) if not name.startswith("__")} == set(reliance.__all__)
 
 
 def test_public_names_are_documented() -> None:

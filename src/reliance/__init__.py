@@ -86,3 +86,8 @@ __all__ = [
     "sobol_first",
     "sobol_total",
 ]
+
+
+def __dir__() -> list[str]:
+    """Public is what is exported: packages of the implementation are not offered for completion."""
+    return [*__all__, "__version__"]
