@@ -110,7 +110,7 @@ def workers(n: int) -> None:
     forest = ensemble.RandomForestRegressor(50, random_state=0)
 
     def run(jobs: int) -> Any:
-        return rl.algorithm_reliance(forest, X, y, cv=2, rng=0, n_jobs=jobs).values
+        return rl.algorithm_reliance(forest, X, y, cv=2, rng=0, run=rl.Run(workers=jobs)).values
 
     cores = os.cpu_count() or 1
     what = f"algorithm reliance, forest, n={len(X)} p=10, {cores} workers"

@@ -146,7 +146,7 @@ def test_any_namespace(backend: Backend):
 
 
 def test_workers_change_nothing(result):
-    np.testing.assert_array_equal(null(rounds=19, n_jobs=3).null, result.null)
+    np.testing.assert_array_equal(null(rounds=19, run=rl.Run(workers=3)).null, result.null)
     np.testing.assert_array_equal(null(rounds=9).null, result.null[:, :9])  # the first rounds are the same
 
 
@@ -200,7 +200,7 @@ def test_tables_and_figures(result):
         ({"importance": lambda m, X, y: [np.nan]}, ValueError, "returned NaN or infinite values"),
         ({"names": ["a", "b"]}, ValueError, "names has 2 entries, but importance=sizes returned 3"),
         ({"importance": lambda m, X, y: np.ones(2 + (y[0] == Y[0]))}, ValueError, "numbers in different rounds"),
-        ({"n_jobs": -3}, ValueError, "n_jobs=-3 is no number of refits"),
+        ({"run": -3}, TypeError, "run=-3: pass how the work is done as rl.Run"),
     ],
 )
 def test_bad_input(options, error, message):

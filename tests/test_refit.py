@@ -334,10 +334,10 @@ class Backwards(Executor):
 
 def test_results_do_not_depend_on_workers_or_order():
     serial = rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS)
-    found = [rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS, n_jobs=jobs) for jobs in (1, 3, -1)]
-    found.append(rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS, executor=Backwards()))
+    found = [rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS, run=rl.Run(workers=jobs)) for jobs in (1, 3, -1)]
+    found.append(rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS, run=rl.Run(workers=Backwards())))
     with ThreadPoolExecutor(2) as pool:
-        found.append(rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS, executor=pool))
+        found.append(rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS, run=rl.Run(workers=pool)))
         assert pool.submit(int, "7").result() == 7  # not shut down
     for result in found:
         np.testing.assert_array_equal(result.values, serial.values)
@@ -348,14 +348,14 @@ def test_processes():
     serial = rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS)
     null = rl.null_importance(fit_linear, X, Y, rounds=3, draws=3, rng=0)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        result = rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS, executor=pool)
+        result = rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS, run=rl.Run(workers=pool))
         np.testing.assert_array_equal(result.values, serial.values)
-        parallel = rl.null_importance(fit_linear, X, Y, rounds=3, draws=3, rng=0, executor=pool)
+        parallel = rl.null_importance(fit_linear, X, Y, rounds=3, draws=3, rng=0, run=rl.Run(workers=pool))
         np.testing.assert_array_equal(parallel.null, null.null)
-        folds = rl.cross_validated_importance(fit_linear, X, Y, cv=SPLITS, rng=0, draws=5, executor=pool)
+        folds = rl.cross_validated_importance(fit_linear, X, Y, cv=SPLITS, rng=0, draws=5, run=rl.Run(workers=pool))
         assert folds.refits == 3
-        with pytest.raises(TypeError, match=r"fit=.*<lambda> cannot be sent to another process .*n_jobs"):
-            rl.algorithm_reliance(lambda A, b: None, X, Y, executor=pool)
+        with pytest.raises(TypeError, match=r"fit=.*<lambda> cannot be sent to another process .*workers=2"):
+            rl.algorithm_reliance(lambda A, b: None, X, Y, run=rl.Run(workers=pool))
 
 
 def test_progress_counts_fits(capsys):
@@ -380,7 +380,7 @@ def test_a_failing_refit_names_its_feature_and_loses_nothing(jobs):
     with pytest.raises(
         rl.RefitError, match=r"refit without 'x0', split . failed, and 1 more: Zero.*: no such"
     ) as caught:
-        rl.algorithm_reliance(fit, X, Y, cv=SPLITS, n_jobs=jobs)
+        rl.algorithm_reliance(fit, X, Y, cv=SPLITS, run=rl.Run(workers=jobs))
     whole = rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS)
     assert set(caught.value.failures) == {"without 'x0', split 1", "without 'x0', split 2"}
     assert caught.value.result.names == whole.names[1:]
@@ -433,7 +433,7 @@ def test_interruption_keeps_what_was_finished(parallel):
         if parallel and done == 3:
             raise KeyboardInterrupt
 
-    options = {"n_jobs": 2, "progress": report} if parallel else {}
+    options = {"run": rl.Run(workers=2), "progress": report} if parallel else {}
     with pytest.raises(KeyboardInterrupt) as caught:
         rl.algorithm_reliance(fit, X[:40], Y[:40], X_test=X[40:], y_test=Y[40:], **options)
     whole = rl.algorithm_reliance(fit_linear, X[:40], Y[:40], X_test=X[40:], y_test=Y[40:])
@@ -531,10 +531,7 @@ TEST = {"X_test": X, "y_test": Y}
         (reliance, {"compare": "quotient"}, ValueError, "compare='quotient' is unknown"),
         (reliance, {"loss": "prediction_shift"}, ValueError, "compares a model with itself"),
         (reliance, {"weights": Y}, ValueError, "weights holds negative values"),
-        (reliance, {"n_jobs": 0}, ValueError, "n_jobs=0 is no number of refits"),
-        (reliance, {"n_jobs": 1.5}, TypeError, "n_jobs=1.5 is not an integer"),
-        (reliance, {"n_jobs": 2, "executor": Backwards()}, ValueError, "n_jobs=2 and executor are both given"),
-        (reliance, {"executor": 5}, TypeError, "executor=5 has no submit"),
+        (reliance, {"run": 2}, TypeError, "run=2: pass how the work is done as rl.Run"),
         (reliance, {"cv": 1}, ValueError, "cv=1 is too small"),
         (reliance, {"cv": 31}, ValueError, "cv=31 is too large for 60 rows: .*at most 30"),
         (reliance, {"cv": "five"}, TypeError, "cv='five': pass a number of folds"),

@@ -147,8 +147,8 @@ def test_an_importance_of_ones_own_may_destroy_its_data():
     np.testing.assert_allclose(found.null, np.repeat(expected[:, None], 3, axis=1))
 
 
-@pytest.mark.parametrize("workers", [{"n_jobs": 2}, {"executor": True}], ids=["n_jobs", "executor"])
-def test_one_model_on_two_threads_is_refused(workers):
+@pytest.mark.parametrize("executor", [False, True], ids=["threads", "executor"])
+def test_one_model_on_two_threads_is_refused(executor):
     """A model that is fitted again while another thread measures it gives that thread wrong numbers."""
     shared, barrier = linear_model.LinearRegression(), threading.Barrier(2, timeout=5)
 
@@ -160,8 +160,8 @@ def test_one_model_on_two_threads_is_refused(workers):
     def run(fit, **options):
         return rl.algorithm_reliance(fit, X, Y, X_test=X, y_test=Y, **options)
 
-    pool = ThreadPoolExecutor(2) if "executor" in workers else None
-    options = {"executor": pool} if pool else workers
+    pool = ThreadPoolExecutor(2) if executor else None
+    options = {"run": rl.Run(workers=pool or 2)}
     with pytest.raises((TypeError, RefitError), match="same LinearRegression on two threads"):
         run(fit, **options)
     # One after the other it is as good as any. (Threads of the run that failed may still fit the first one.)

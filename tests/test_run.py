@@ -135,6 +135,7 @@ def fit(X: Any, y: Any) -> Callable[[Any], Any]:
 
 def measured_block(model: Any, X: Any, y: Any) -> list[float]:
     """What a refit sees of the settings around the call."""
+    assert resolved().workers is None  # pools do not multiply
     return [float(resolved().block or 0), float(resolved().bytes)]
 
 
@@ -142,13 +143,26 @@ def measured_block(model: Any, X: Any, y: Any) -> list[float]:
 def test_refits_have_those_around_their_call(pool: Any) -> None:
     executor = None if pool is None else pool(1)
     try:
-        with rl.Run(block=6, memory=4000):
-            found = rl.null_importance(fit, X, Y, rounds=1, importance=measured_block, executor=executor, rng=0)
+        with rl.Run(block=6, memory=4000, workers=executor):
+            found = rl.null_importance(fit, X, Y, rounds=1, importance=measured_block, rng=0)
     finally:
         if executor is not None:
             executor.shutdown()
     assert found.values.tolist() == [6.0, 4000.0]
     assert found.null.tolist() == [[6.0], [4000.0]]
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+@pytest.mark.parametrize("refits", ["algorithm", "folds", "null"])
+def test_refits_have_the_memory_of_their_call(refits: str, workers: Any) -> None:
+    run = rl.Run(memory=20, workers=workers)
+    call = {
+        "algorithm": lambda: rl.algorithm_reliance(fit, X, Y, cv=2, rng=0, run=run),
+        "folds": lambda: rl.cross_validated_importance(fit, X, Y, cv=2, rng=0, run=run),
+        "null": lambda: rl.null_importance(fit, X, Y, rounds=1, rng=0, run=run),
+    }[refits]
+    with pytest.raises(ValueError, match="memory=20 bytes is too small"):
+        call()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -179,6 +193,12 @@ def test_integers_of_numpy_are_integers() -> None:
         (lambda: rl.Run(block=LONG), "block='nnn"),
         (lambda: rl.Run(block=(1, 2, 3)), "block=(1, 2, 3)"),
         (lambda: rl.Run(block=np.array([1, 2])), "block=array([1, 2])"),
+        (lambda: rl.Run(workers=0), "workers=0 is no number of refits"),
+        (lambda: rl.Run(workers=-3), "workers=-3 is no number of refits"),
+        (lambda: rl.Run(workers=1.5), "workers=1.5: pass how many refits"),
+        (lambda: rl.Run(workers=True), "workers=True: pass how many refits"),
+        (lambda: rl.Run(workers=LONG), "workers='nnn"),
+        (lambda: rl.Run(workers=ThreadPoolExecutor), "workers=<class"),
         (lambda: used(run=LONG), "run='nnn"),
         (lambda: used(run=rl.Run), "run=<class"),
         (lambda: used(run={"memory": "8MB"}), "rl.Run(memory='2GB')"),
@@ -207,4 +227,4 @@ FUNCTIONS = [getattr(rl, name) for name in rl.__all__ if inspect.isfunction(geta
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_settings_are_gathered(function: Any) -> None:
     names = set(inspect.signature(function).parameters)
-    assert not names & {"memory", "block", "precision", "top", "budget"}
+    assert not names & {"memory", "block", "n_jobs", "executor", "precision", "top", "budget"}

@@ -43,6 +43,6 @@ def test_a_refit_on_threads_has_its_share(monkeypatch, own):
         return lambda Z: Z[:, 0]
 
     with ThreadPoolExecutor(4) as pool:
-        options = {"n_jobs": 4} if own else {"executor": pool}
+        options = {"run": rl.Run(workers=4 if own else pool)}
         rl.algorithm_reliance(fit, X, X[:, 0] + 0.1 * X[:, 1], cv=2, rng=0, **options)
     assert set(seen) == {2}

@@ -17,7 +17,7 @@ from hostile.loops import Data, Floats
 from reliance import plans
 
 KEY, N, P = 7, 12, 3
-IN_RUN = {"memory", "block"}
+IN_RUN = {"memory", "block", "workers"}
 IN_UNTIL = {"precision", "relative", "top", "budget"}
 _RNG = np.random.default_rng(5)
 X = _RNG.normal(size=(N, P))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from decimal import Decimal
@@ -14,6 +17,7 @@ from reliance._core.words import shown
 
 Memory: TypeAlias = int | str | None
 Block: TypeAlias = int | tuple[int, int] | str | None
+Workers: TypeAlias = int | Executor | None
 
 _DEFAULT_MEMORY = "1GB"
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -32,11 +36,14 @@ class Run:
         Bytes that may be allocated, such as ``"512MB"`` (default 1 GB), beyond X, y and what the model itself needs.
     block : int, (rows, draws) or "tune", optional
         Rows of a block, its shape, or measure the fastest size.
+    workers : int or concurrent.futures.Executor, optional
+        How many refits run at once, on threads, -1 for one a core; or where they run, for instance a
+        ProcessPoolExecutor, which is not shut down. Methods that fit nothing have no use for it.
 
     Notes
     -----
     ``with`` holds for the thread or task that it is in, and for the refits that are started there. Of several around a
-    call the innermost that says something about a setting counts.
+    call the innermost that says something about a setting counts. Within a refit there are no workers.
 
     Examples
     --------
@@ -50,11 +57,13 @@ class Run:
 
     memory: Memory = None
     block: Block = None
+    workers: Workers = None
 
     def __post_init__(self) -> None:
         if self.memory is not None:
             parse_memory(self.memory)
         object.__setattr__(self, "block", _checked_block(self.block))
+        object.__setattr__(self, "workers", _checked_workers(self.workers))
 
     @property
     def bytes(self) -> int:
@@ -75,6 +84,16 @@ class Run:
 
 # A tuple that is never changed: threads and tasks see what is set in their own context alone.
 _AROUND: ContextVar[tuple[Run, ...]] = ContextVar("reliance_runs", default=())
+
+
+@contextmanager
+def only(run: Run) -> Iterator[None]:
+    """These settings and no others around them: a forked process, for instance, inherits those of its parent."""
+    token = _AROUND.set((run,))
+    try:
+        yield
+    finally:
+        _AROUND.reset(token)
 
 
 def resolved(run: Run | None = None) -> Run:
@@ -120,3 +139,17 @@ def _checked_block(block: Block) -> Block:
             f"block={shown(block)} is no block size: pass a number of rows, (rows, draws), 'tune' or None (the default)"
         )
     return (int(sizes[0]), int(sizes[1])) if len(sizes) == 2 else int(sizes[0])
+
+
+def _checked_workers(workers: Any) -> Workers:
+    if workers is None or (not isinstance(workers, type) and callable(getattr(workers, "submit", None))):
+        known: Executor | None = workers
+        return known
+    if isinstance(workers, bool | np.bool_) or not isinstance(workers, int | np.integer):
+        raise TypeError(
+            f"workers={shown(workers)}: pass how many refits run at once, -1 for one a core, or a "
+            "concurrent.futures.Executor"
+        )
+    if workers < 1 and workers != -1:
+        raise ValueError(f"workers={workers} is no number of refits: pass 1 or more, or -1 for one a core")
+    return int(workers)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -45,8 +44,6 @@ def algorithm_reliance(
     features: Any = None,
     weights: Array | None = None,
     rng: RandomState = None,
-    n_jobs: int | None = None,
-    executor: Executor | None = None,
     run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
@@ -77,17 +74,16 @@ def algorithm_reliance(
     target : {"fitted models", "algorithm"}, optional
         What intervals and tests are about, see Notes. By default the algorithm for several splits, and the fitted
         models for a test set. ``result.for_target`` changes it afterwards.
-    loss, compare, features, run, names
+    loss, compare, features, names
         As in `ablation_importance`; the columns of a group are left out (or in) together. With a list of losses all
         share the same fits.
     weights : array, optional
         Weights of the losses of the rows measured: (m,) for a test set, else (n,). ``fit`` does not get them.
     rng : int, SeedSequence or Generator, optional
         For random folds. The algorithm's own random numbers are the business of ``fit``.
-    n_jobs : int, optional
-        How many fits run at once, on threads; -1 for one a core.
-    executor : concurrent.futures.Executor, optional
-        Where fits run instead, for instance a ProcessPoolExecutor. It is not shut down.
+    run : Run, optional
+        How the work is done: ``rl.Run(workers=4)`` fits four models at once, on threads; an Executor, such as a
+        ProcessPoolExecutor, takes their place.
     progress : bool or callable
         Show a bar, or call ``progress(done, total)``, in fits.
 
@@ -135,9 +131,9 @@ def algorithm_reliance(
     check_choice(compare, ("difference", "ratio"), "compare")
     check_choice(leave, LEAVES, "leave")
     running.check_fit(fit)
-    running.check_workers(n_jobs, executor, {"fit": fit, "loss": loss})
+    running.check_workers(run, {"fit": fit, "loss": loss})
     data, problem, parts = _checked(
-        Data(fit, X, y, X_test, y_test, weights, loss, run), cv, features, rng, progress, names
+        Data(fit, X, y, X_test, y_test, weights, loss), cv, features, rng, run, progress, names
     )
     chosen = chosen_target(target, len(parts))
     width = int(data.X.shape[1])
@@ -145,7 +141,7 @@ def algorithm_reliance(
     reference = tuple(range(width)) if leave == "out" else ()
     tasks = _tasks(data, problem.features, columns, reference, leave, parts)
     with blocks.progress(problem, len(tasks), "fits") as advance:
-        outcome = running.run(tasks, n_jobs, executor, advance)
+        outcome = running.run(tasks, run, advance)
     found = _results(outcome.answers, problem, parts, compare=compare, leave=leave, target=chosen)
     if problem.several or found is None:
         return cast(dict[str, AlgorithmReliance], running.concluded(outcome, found))
@@ -166,11 +162,16 @@ class Data(NamedTuple):
     y_test: Array | None
     weights: Array | None
     loss: Any
-    run: Run | None
 
 
 def _checked(
-    data: Data, cv: Any, features: Any, rng: RandomState, progress: Progress, names: Sequence[str] | None
+    data: Data,
+    cv: Any,
+    features: Any,
+    rng: RandomState,
+    run: Run | None,
+    progress: Progress,
+    names: Sequence[str] | None,
 ) -> tuple[Data, Problem, tuple[Split, ...]]:
     """Everything that can be said before the first fit."""
     if data.y is None:
@@ -197,7 +198,7 @@ def _checked(
     measured = measured._replace(weights=weights)
     # As they were given: their index, if they have one, is compared with that of the rows.
     rows, labels, own = (measured.X_test, data.y_test, data.weights) if held_out else (X, data.y, data.weights)
-    problem = prepare(running.not_fitted, rows, labels, features, data.loss, own, rng, data.run, progress, names)
+    problem = prepare(running.not_fitted, rows, labels, features, data.loss, own, rng, run, progress, names)
     if any(loss.target == "prediction" for loss in problem.losses):
         raise ValueError("loss='prediction_shift' compares a model with itself: choose a loss of y and predictions")
     if held_out:
@@ -274,7 +275,6 @@ def losses_of(data: Data, columns: tuple[int, ...], part: Split) -> tuple[Floats
         splits.take_columns(splits.take(rows, part.test), columns),
         splits.take(labels, part.test),
         loss=data.loss,
-        run=data.run,
     )
     call = Caller(problem.model, blocks.call_rows(problem))
     with blocks.session(problem):

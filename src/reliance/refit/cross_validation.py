@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.arrays import Array
+from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import shown
 from reliance.data import tables
@@ -50,8 +50,7 @@ def cross_validated_importance(
     target: str | None = None,
     weights: Array | None = None,
     rng: RandomState = None,
-    n_jobs: int | None = None,
-    executor: Executor | None = None,
+    run: Run | None = None,
     progress: Progress = False,
     **options: Any,
 ) -> AlgorithmReliance | dict[str, AlgorithmReliance]:
@@ -80,7 +79,7 @@ def cross_validated_importance(
         Weights of the losses of the rows measured. ``fit`` does not get them.
     rng : int, SeedSequence or Generator, optional
         For random folds and for the draws of the method.
-    n_jobs, executor, progress
+    run, progress
         As in `algorithm_reliance`.
     **options
         What else the method takes: ``loss``, ``draws``, ``compare``, ``features``, ``names``, ... The rows of a
@@ -131,14 +130,14 @@ def cross_validated_importance(
     """
     measure = _measure(method)
     running.check_fit(fit)
-    running.check_workers(n_jobs, executor, {"fit": fit, "method": measure, "options": options})
+    running.check_workers(run, {"fit": fit, "method": measure, "options": options})
     if y is None:
         raise ValueError("y is None: an algorithm needs labels to fit")
     if "keep" in options:
         raise ValueError("keep is given: what rows contribute is not kept over folds; leave it out")
     variables.check_order(X, options.get("context"), None)
-    shared = {name: options[name] for name in ("features", "loss", "names", "run") if name in options}
-    problem = prepare(running.not_fitted, X, y, weights=weights, rng=rng, progress=progress, **shared)
+    shared = {name: options[name] for name in ("features", "loss", "names") if name in options}
+    problem = prepare(running.not_fitted, X, y, weights=weights, rng=rng, run=run, progress=progress, **shared)
     X, y, weights = splits.as_rows(X, "X"), as_array(y, "y"), None if weights is None else as_array(weights, "weights")
     stratify, mass = splits.are_labels(problem.losses), problem.host_weights
     parts = splits.resolve_splits(cv, X, y, stratify=stratify, key=problem.key, weights=mass)
@@ -146,7 +145,7 @@ def cross_validated_importance(
     data = Fold(fit, measure, X, y, weights, {**options, "rng": problem.key}, chosen == "algorithm")
     tasks = [Task(f"of split {k}", functools.partial(importance_of, data, part)) for k, part in enumerate(parts)]
     with blocks.progress(problem, len(tasks), "fits") as advance:
-        outcome = running.run(tasks, n_jobs, executor, advance)
+        outcome = running.run(tasks, run, advance)
     finished: list[Answer] = [outcome.answers[k] for k in sorted(outcome.answers)]
     done = [parts[k] for k in sorted(outcome.answers)]
     if not done or (chosen == "algorithm" and len(done) < 2):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays, streams
 from reliance._core.arrays import Array
+from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed
 from reliance.data.checked_arrays import as_array
@@ -37,8 +37,7 @@ def null_importance(
     importance: str | Callable[[Any, Array, Array], Any] = "permutation_importance",
     features: Any = None,
     rng: RandomState = None,
-    n_jobs: int | None = None,
-    executor: Executor | None = None,
+    run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
     **options: Any,
@@ -69,7 +68,7 @@ def null_importance(
         not for it.
     rng : int, SeedSequence or Generator, optional
         For the permutations, and for the draws of permutation importance, which are the same in all rounds.
-    n_jobs, executor, progress
+    run, progress
         As in `algorithm_reliance`.
     **options
         ``loss``, ``draws``, ``compare``, ``weights`` and so on, of `permutation_importance`. Weights count the losses
@@ -117,12 +116,12 @@ def null_importance(
     if own and (options or features is not None):
         given = next(iter(options), "features")
         raise ValueError(f"{given} is given, but importance is a function of your own, which does not get it")
-    running.check_workers(n_jobs, executor, {"fit": fit, "importance": importance, "options": options})
+    running.check_workers(run, {"fit": fit, "importance": importance, "options": options})
     if y is None:
         raise ValueError("y is None: an algorithm needs labels to fit")
-    shared = {name: options[name] for name in ("loss", "weights", "run", "keep") if name in options}
+    shared = {name: options[name] for name in ("loss", "weights", "keep") if name in options}
     columns = None if own else names
-    problem = prepare(running.not_fitted, X, y, features, rng=rng, progress=progress, names=columns, **shared)
+    problem = prepare(running.not_fitted, X, y, features, rng=rng, run=run, progress=progress, names=columns, **shared)
     X, y = splits.as_rows(X, "X"), as_array(y, "y")
     key = problem.key
     options = {} if own else {**options, "features": features, "names": names, "rng": key}
@@ -130,7 +129,7 @@ def null_importance(
     tasks = [Task("on the labels as they are", functools.partial(importances_of, data, None, key), True)]
     tasks += [Task(f"round {r}", functools.partial(importances_of, data, r, key)) for r in range(count)]
     with blocks.progress(problem, len(tasks), "fits") as advance:
-        outcome = running.run(tasks, n_jobs, executor, advance)
+        outcome = running.run(tasks, run, advance)
     return cast(NullImportance, running.concluded(outcome, _result(outcome.answers, data, names, problem.n, key)))
 
 

@@ -11,13 +11,12 @@ import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from reliance._core import threads
 from reliance._core.arrays import Array
-from reliance._core.run import Run, resolved
+from reliance._core.run import Run, only, resolved
 from reliance._core.words import short, shown
 from reliance.models.calling import name_of
 from reliance.models.modules import is_torch_module
@@ -75,18 +74,18 @@ class Outcome(NamedTuple):
     interrupt: KeyboardInterrupt | None
 
 
-def run(
-    tasks: Sequence[Task], n_jobs: int | None, executor: Executor | None, advance: Callable[[int], None]
-) -> Outcome:
+def run(tasks: Sequence[Task], settings: Run | None, advance: Callable[[int], None]) -> Outcome:
     """Run all tasks. One that is needed by the others raises at once; nothing depends on the order answers come in."""
     answers: dict[int, Any] = {}
     failures: dict[str, BaseException] = {}
-    workers = check_jobs(n_jobs)
-    own = ThreadPoolExecutor(workers) if executor is None and workers > 1 else None
-    pool = own or executor
-    if pool is not None:  # a `with rl.Run(...)` around this call holds in no other thread or process by itself
-        workers = getattr(pool, "_max_workers", workers)  # of other executors the number is not known
-        tasks = [task._replace(work=functools.partial(_within, resolved(), workers, task.work)) for task in tasks]
+    known = resolved(settings)
+    workers = threads.cores() if known.workers == -1 else known.workers
+    own = ThreadPoolExecutor(workers) if isinstance(workers, int) and workers > 1 else None
+    pool = own if workers is None or isinstance(workers, int) else workers
+    # What the call says of memory and blocks holds in its refits, in other threads and processes, too.
+    at_once = getattr(pool, "_max_workers", 1)  # of other executors the number is not known
+    inside = functools.partial(_within, replace(known, workers=None), at_once)
+    tasks = [task._replace(work=functools.partial(inside, task.work)) for task in tasks]
     if isinstance(pool, ThreadPoolExecutor):
         registry = _Registry()
         tasks = [task._replace(work=functools.partial(registry.run, task.work)) for task in tasks]
@@ -111,7 +110,7 @@ def run(
 
 
 def _within(run: Run, workers: int, work: Callable[[], Any]) -> Any:
-    with run, threads.shared(workers):
+    with only(run), threads.shared(workers):
         return work()
 
 
@@ -160,7 +159,7 @@ class _Registry:
             if known is not None and known() is owner and first != thread:
                 raise TypeError(
                     f"fit={name_of(fit)} returned the same {type(owner).__name__} on two threads, so it was fitted "
-                    "again while it was measured: make a new model in each call, or leave n_jobs out"
+                    "again while it was measured: make a new model in each call, or leave workers out"
                 )
             with contextlib.suppress(TypeError):  # not everything can be referred to weakly
                 self._seen[id(owner)] = (weakref.ref(owner), thread)
@@ -194,33 +193,9 @@ def _together(tasks: Sequence[Task], pool: Executor) -> Iterator[Answer]:
 # What the user passes
 
 
-def check_jobs(n_jobs: Any) -> int:
-    """How many refits run at once: None is 1, -1 all cores."""
-    if n_jobs is None:
-        return 1
-    if isinstance(n_jobs, bool | np.bool_) or not isinstance(n_jobs, int | np.integer):
-        raise TypeError(
-            f"n_jobs={shown(n_jobs)} is not an integer: pass how many refits run at once, -1 for one a core"
-        )
-    if n_jobs == -1:
-        return threads.cores()
-    if n_jobs < 1:
-        raise ValueError(f"n_jobs={n_jobs} is no number of refits: pass 1 or more, or -1 for one a core")
-    return int(n_jobs)
-
-
-def check_workers(n_jobs: Any, executor: Any, sent: Mapping[str, Any]) -> None:
-    """Where the refits run; ``sent`` are the user's functions, which must reach other processes."""
-    check_jobs(n_jobs)
-    if executor is None:
-        return
-    if n_jobs is not None:
-        raise ValueError(f"n_jobs={n_jobs} and executor are both given: the executor knows how many run at once")
-    if not callable(getattr(executor, "submit", None)):
-        raise TypeError(
-            f"executor={shown(executor)} has no submit: pass a concurrent.futures.Executor, or n_jobs for threads"
-        )
-    if not isinstance(executor, ProcessPoolExecutor):
+def check_workers(run: Run | None, sent: Mapping[str, Any]) -> None:
+    """``sent`` are the user's functions, which must reach other processes if the refits run there."""
+    if not isinstance(resolved(run).workers, ProcessPoolExecutor):
         return
     for name, value in sent.items():
         try:
@@ -228,7 +203,7 @@ def check_workers(n_jobs: Any, executor: Any, sent: Mapping[str, Any]) -> None:
         except Exception as error:
             raise TypeError(
                 f"{name}={name_of(value)} cannot be sent to another process ({short(str(error), 80)}): define it at "
-                "the top level of a module, or use threads, n_jobs=, which need not send it"
+                "the top level of a module, or use threads, rl.Run(workers=2), which need not send it"
             ) from error
 
 
