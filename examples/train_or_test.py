@@ -50,7 +50,8 @@ def table(both: rl.SplitComparison) -> str:
     low, high = both.interval()[top]
     lines += [
         "",
-        f"{both.names[top]}: {both.on_train.values[top]:.3f} on training data, {both.on_test.values[top]:.3f} on test data, "
+        f"{both.names[top]}: {both.on_train.values[top]:.3f} on training data,"
+        f" {both.on_test.values[top]:.3f} on test data, "
         f"difference {both.values[top]:.3f} [{low:.3f}, {high:.3f}]",
     ]
     return "\n".join(lines)

@@ -126,8 +126,11 @@ def linear():
     return rl.LinearImportance(**fields)
 
 
+INTERACTION = ("values", "joint", "first", "second", "std_error", "skewness", "degrees_of_freedom")
+
+
 def interactions():
-    arrays = {name: np.array([NAN]) for name in ("values", "joint", "first", "second", "std_error", "skewness")}
+    arrays = {name: np.array([NAN]) for name in INTERACTION}
     return rl.Interactions(
         pairs=(PAIR,), base_risk=INF, n=9, draws_per_row=np.int64(3), loss="l", evaluations=5, key=2**90, **arrays
     )

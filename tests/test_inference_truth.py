@@ -459,3 +459,25 @@ def test_heavy_weights_cover(weighting: str, n: int) -> None:
     inside, rejected = shares(draw, np.array([2.0, 0.0]), 400)
     assert np.all(inside > 0.90), inside
     assert rejected[1] < 0.10 + 0.03, rejected
+
+
+def test_interactions_rest_on_as_many_rows_as_importances():
+    """Counted by hand: the rarer class of an AUC, effective rows of weights, rows with a feature's rare value."""
+    rng = np.random.default_rng(0)
+    n = 60
+    X = np.column_stack([rng.normal(size=(n, 2)), np.arange(n) < 7])
+    w = rng.lognormal(size=n)
+
+    def model(Z):
+        return Z[:, 0] * Z[:, 1] + Z[:, 2]
+
+    y = model(X) + rng.normal(size=n)
+    plain = rl.interaction_importance(model, X, y, rng=0)
+    assert plain.degrees_of_freedom.tolist() == [n - 1, 7, 7]
+    weighed = rl.interaction_importance(model, X, y, weights=w, features=[0, 1], rng=0)
+    np.testing.assert_allclose(weighed.degrees_of_freedom, [w.sum() ** 2 / np.sum(w**2) - 1], rtol=1e-12)
+    label = np.arange(n) % 12 == 0
+    by_class = rl.interaction_importance(model, X, label, loss="auc", features=[0, 1], rng=0)
+    assert by_class.degrees_of_freedom.tolist() == [4]
+    low, high = by_class.interval()[0]
+    assert high - low >= 2 * 2.776 * by_class.std_error[0]  # the t quantile of four degrees of freedom, and the hull

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -21,7 +22,8 @@ from reliance.engine.executors import Caller
 from reliance.engine.inputs import Problem, Progress, check_choice, check_draws, prepare
 from reliance.engine.reductions import Moments
 from reliance.exact import routes
-from reliance.inference import identified, variance
+from reliance.inference import freedom, identified, variance
+from reliance.inference.freedom import Support
 from reliance.losses.functions import has_rows
 from reliance.methods.measuring import base_risks, reliance_plan
 from reliance.plans import Plan
@@ -110,11 +112,12 @@ def interaction_importance(
     ]
     unknown = identified.constant_unless_unused(dataclasses.replace(problem, features=singles))
     identified.warn(unknown, singles)
+    supports = freedom.supports(dataclasses.replace(problem, features=singles), plan)[0]
     found = [
-        one._replace(std_error=np.nan, skewness=np.nan) if {feature.name for feature in pair} & unknown else one
+        one.unknown() if {f.name for f in pair} & unknown else one.resting_on([supports[f.name] for f in pair])
         for one, pair in zip(found, chosen, strict=True)
     ]
-    values, together, first, second, errors, skewness = (np.asarray(column) for column in zip(*found, strict=True))
+    values, together, first, second, errors, skewness, df = (np.asarray(column) for column in zip(*found, strict=True))
     return Interactions(
         pairs=tuple((one.name, other.name) for one, other in chosen),
         values=values,
@@ -123,6 +126,7 @@ def interaction_importance(
         second=second,
         std_error=errors,
         skewness=skewness,
+        degrees_of_freedom=df,
         base_risk=risk,
         n=problem.n,
         draws_per_row=plan.draws,
@@ -211,8 +215,22 @@ class _Interaction(NamedTuple):
     joint: float
     first: float
     second: float
-    std_error: float
-    skewness: float
+    std_error: float = np.nan
+    skewness: float = np.nan
+    degrees_of_freedom: float = np.nan
+
+    def unknown(self) -> _Interaction:
+        """Without an error."""
+        return _Interaction(*self[:4])
+
+    def resting_on(self, both: list[Support]) -> _Interaction:
+        """The error of two features knows no more than the rows tell it on which the rarer of the two varies."""
+        units, wider = min(one.units for one in both), math.sqrt(max(one.inflation for one in both))
+        if units < freedom.FEWEST:
+            return self.unknown()
+        return self._replace(
+            std_error=wider * self.std_error, skewness=self.skewness / wider**3, degrees_of_freedom=units - 1.0
+        )
 
 
 def _interaction(problem: Problem, plan: Plan, three: list[Moments], known: bool) -> _Interaction:
@@ -222,7 +240,7 @@ def _interaction(problem: Problem, plan: Plan, three: list[Moments], known: bool
     joint, first, second = (inference.risk(moments.row_sum, problem.host_weights) / k for moments in three)
     value = joint - first - second
     if not known or n < 3:
-        return _Interaction(value, joint, first, second, np.nan, np.nan)
+        return _Interaction(value, joint, first, second)
     rows, donors = (_less(*(getattr(moments, name) for moments in three)) for name in ("row_sum", "donor_sum"))
     h = variance.kernel(rows, donors, np.zeros(()), w, w, plan.spread(w), k)
     if plan.kind == "pairs" or k == n - 1:

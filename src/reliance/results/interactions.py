@@ -15,7 +15,7 @@ from reliance.results.base import Result
 from reliance.results.tested import TestResult
 
 Floats = NDArray[np.float64]
-_BY_PAIR = ("values", "joint", "first", "second", "std_error", "skewness")
+_BY_PAIR = ("values", "joint", "first", "second", "std_error", "skewness", "degrees_of_freedom")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +32,8 @@ class Interactions(Result):
         I(jk), I(j) and I(k): increases of the risk.
     std_error, skewness : arrays (m,)
         Of the values, over new data; the three importances are paired row by row.
+    degrees_of_freedom : array (m,)
+        Of the t quantile: on how many rows the error rests, less one.
     base_risk : float
     n, draws_per_row : int
     loss : str
@@ -48,6 +50,7 @@ class Interactions(Result):
     second: Floats
     std_error: Floats
     skewness: Floats
+    degrees_of_freedom: Floats
     base_risk: float
     n: int
     draws_per_row: int
@@ -72,20 +75,20 @@ class Interactions(Result):
     def interval(self, level: float = 0.95) -> Floats:
         """Confidence intervals ``(m, 2)`` over new data."""
         self._check()
-        return inference.interval(self.values, self.std_error, self.n - 1, level, gamma=self.skewness)
+        return inference.interval(self.values, self.std_error, self.degrees_of_freedom, level, gamma=self.skewness)
 
     def test(self, alternative: str = "two-sided", adjust: str = "holm") -> TestResult:
         """The t tests of no interaction."""
         inference.check_known(alternative, inference.ALTERNATIVES, "alternative")
         self._check()
-        statistic, p = inference.t_test(self.values, self.std_error, self.n - 1, alternative, False)
+        statistic, p = inference.t_test(self.values, self.std_error, self.degrees_of_freedom, alternative, False)
         return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
 
     def _check(self) -> None:
         if np.isnan(self.std_error).all():
             raise ValueError(
-                f"loss={shown(self.loss)} says nothing about single rows, or there are fewer than 3 of them: "
-                "interactions have no error; give the metric its influence function, rl.Metric(value, influence)"
+                f"loss={shown(self.loss)} says nothing about single rows, or too few of them tell it: interactions "
+                "have no error; measure more rows, or give the metric its influence, rl.Metric(value, influence)"
             )
 
     @property
