@@ -11,6 +11,7 @@ import numpy as np
 import oracles
 import reliance as rl
 from reliance import plans
+from reliance.plans import variances
 
 KEY = 20240
 
@@ -67,11 +68,28 @@ def assert_result(backend: Any, result: Any, expected: Sequence[oracles.Table], 
     backend.assert_close(result.values, [a.value for a in answers], unit)
     backend.assert_close(result.base_risk, answers[0].base_risk, scale)
     backend.assert_close(result.replaced_risk, [a.replaced_risk for a in answers], scale)
-    if result.plan_kind == "pairs":
+    if result.plan == "all pairs":
         assert result.draws is None
     else:
         backend.assert_close(result.draws, [a.draws for a in answers], unit)
     backend.assert_close(result.row_values, [a.row_values for a in answers], unit)
-    if result.plan_kind in ("pairs", "halves"):
-        error = oracles.pairs_error if result.plan_kind == "pairs" else oracles.halves_error
+    errors = {"all pairs": oracles.pairs_error, "halves, 1 per row": oracles.halves_error}
+    if (error := errors.get(result.plan)) is not None:
         backend.assert_close(result.std_error, [error(table, compare) for table in expected], unit)
+
+
+def population_variance(
+    kind: str, r: Any, c: Any, total: Any, draws: int, *, indicator: Any = None, lent: Any = None
+) -> plans.Variance:
+    """The array function that a plan's variance is, by the plan; for shifts and halves in circulant order."""
+    if kind == "halves":
+        return variances.halves_variance(r)
+    if kind == "pairs":
+        return variances.pairs_variance(r, c)
+    if kind == "resample":
+        return variances.resample_variance(r, c, total, draws)
+    if draws < 3:
+        return variances.few_draws_variance(r, c, total, draws)
+    if kind == "shifts":
+        return variances.shifts_variance(r, c, total, indicator, draws)
+    return variances.permutations_variance(r, c, total, lent, draws)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
+from methods import population_variance
 from reliance import functional
 from reliance.inference import variance
 from reliance.samplers import residual as samplers
@@ -182,7 +183,7 @@ def _pieces(X, y, w):
         for draws in (1, 4):
             h = variance.kernel(rows, donors, spread, w, w, w, draws)
             indicator = strict.asarray([0, 1, 1, 0, 1, 0, 1, 0, 0, 0], dtype=X.dtype)
-            variance.population_variance(plan, h.rows, h.donors, h.total, draws, indicator=indicator, lent=w)
+            population_variance(plan, h.rows, h.donors, h.total, draws, indicator=indicator, lent=w)
 
 
 def record():

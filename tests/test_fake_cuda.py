@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
+from methods import population_variance
 from reliance import functional
 from reliance._core import arrays
 from reliance.data.features import Feature
@@ -264,7 +265,7 @@ def test_functional_stays_on_the_device(cuda, traffic, block):
         functional.pairwise_risk(model, X, y, (1, 2), block=block, loss="huber"),
     ]
     rows, donors, spread = functional.pairwise_moments(model, X, y, 0)
-    population = variance.pairs_variance(rows, donors).population
+    population = functional.pairs_variance(rows, donors).population
     gamma = functional.skewness(rows + donors, population)
     found += functional.hull(torch.mean(rows), torch.sqrt(population), gamma, 1.96, True)
     assert all(x.device == CUDA for x in (*found, rows, donors, spread))
@@ -294,7 +295,7 @@ def test_leaf_masks_stay_on_the_device(cuda, traffic, outputs):
 def test_variances_stay_on_the_device(cuda, traffic, kind):
     r, c, total, other = tensor(N), tensor(N), tensor(), tensor(N)
     h = variance.kernel(r, c, total, other, other, other, 5)
-    found = variance.population_variance(kind, h.rows, h.donors, h.total, 5, indicator=other, lent=other)
+    found = population_variance(kind, h.rows, h.donors, h.total, 5, indicator=other, lent=other)
     assert all(x.device == CUDA and x.shape == () for x in found)
     assert not traffic
 

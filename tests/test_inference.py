@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reliance import inference
+from methods import population_variance
+from reliance import inference, plans
 from reliance._core.arrays import device, to_host
 from reliance.engine.reductions import Moments
 from reliance.inference import variance
+from reliance.plans.variances import GOLDEN, pair_means
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Plans of a few lines, and the literal kernel
@@ -23,7 +25,7 @@ from reliance.inference import variance
 
 @dataclass(frozen=True)
 class FakePlan:
-    """Any plan, by its table of donors (n, K)."""
+    """Any plan, by its table of donors (n, K), with the errors of the plan of its kind."""
 
     kind: str
     table: np.ndarray
@@ -43,6 +45,19 @@ class FakePlan:
         for i, k in itertools.product(range(self.n), range(self.draws)):
             total[self.table[i, k]] += v[i]
         return total
+
+    def __getattr__(self, name):
+        found = getattr(OF_KIND[self.kind], name)
+        return found.fget(self) if isinstance(found, property) else found.__get__(self)
+
+
+OF_KIND = {
+    "pairs": plans.Pairs,
+    "halves": plans.Halves,
+    "resample": plans.Resample,
+    "permutations": plans.Permutations,
+    "shifts": plans.Shifts,
+}
 
 
 def make_plan(kind, n, k, rng):
@@ -363,7 +378,7 @@ def test_ratio_of_zero_risk_and_unknown_comparison_are_errors():
 def test_bound_for_one_independent_draw_is_sharp():
     """Var a + 2 Cov + 2 Var b + Var e over Var a + Var b + Var e is never below (3 - sqrt 5)/2, and reaches it."""
     x = np.linspace(0, 5, 100_001)  # sd of a in units of that of b, fully opposed, no e
-    assert ((x**2 - 2 * x + 2) / (x**2 + 1)).min() == pytest.approx(variance.GOLDEN, abs=1e-9)
+    assert ((x**2 - 2 * x + 2) / (x**2 + 1)).min() == pytest.approx(GOLDEN, abs=1e-9)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -447,10 +462,8 @@ def test_variances_run_in_any_namespace(backend, kind, n, k):
 
     def run(row_sum, donor_sum, squares, weights, unit, lent, indicator, lent_r):
         h = variance.kernel(row_sum, donor_sum, squares, weights, unit, lent, plan.draws)
-        found = variance.population_variance(
-            kind, h.rows, h.donors, h.total, plan.draws, indicator=indicator, lent=lent_r
-        )
-        psi = variance.pair_means(h.rows) if kind == "halves" else h.rows + h.donors
+        found = population_variance(kind, h.rows, h.donors, h.total, plan.draws, indicator=indicator, lent=lent_r)
+        psi = pair_means(h.rows) if kind == "halves" else h.rows + h.donors
         gamma = variance.skewness(psi, found.population)
         ends = variance.hull(1.0 + h.excess, found.population**0.5, gamma, 2.0, True)
         return (found.population, found.monte_carlo, gamma, *ends)
@@ -484,13 +497,11 @@ def test_variances_run_in_any_namespace(backend, kind, n, k):
 # Tests
 
 
-def run_test(
-    method, alternative="greater", *, rows=None, draws=None, k=1, kind="shifts", compare="difference", **given
-):
-    n = 40 if rows is None else rows.shape[1]
+def run_test(method, alternative="greater", *, rows=None, draws=None, k=1, compare="difference", **given):
+    units = 40 if rows is None else rows.shape[1]
     known = {"values": np.zeros(1), "std_error": np.zeros(1), "row_error": np.zeros(1), "key": 5, "family": 1, **given}
     return inference.test(
-        method, alternative, compare=compare, kind=kind, n=n, draws_per_row=k, rows=rows, draws=draws, **known
+        method, alternative, compare=compare, units=units, draws_per_row=k, rows=rows, draws=draws, **known
     )
 
 
@@ -556,7 +567,7 @@ def test_sign_flip_of_halves_is_exact():
     pairs = (changes[:, :20] + changes[:, 20:]) / 2
     placed = np.empty_like(changes)
     placed[:, np.random.Generator(np.random.Philox(key=5, counter=[0, 0, 1, 0])).permutation(40)] = changes
-    _, p = run_test("sign-flip", rows=placed, kind="halves")
+    _, p = run_test("sign-flip", rows=plans.halves(40, 5).unit_values(placed))
     assert stats.kstest(p, "uniform").pvalue > 0.01
     np.testing.assert_array_equal(p, run_test("sign-flip", rows=pairs)[1])
 
@@ -646,7 +657,7 @@ def coverage(kind, k, effects, replicates=1500, n=200):
         r = h.mean(axis=1)
         c = np.bincount(table.ravel(), weights=h.ravel(), minlength=n) / k
         lent = np.bincount(table.ravel(), weights=r[np.repeat(rows, k)], minlength=n)
-        found = variance.population_variance(kind, r, c, np.sum(h**2), k, lent=lent)
+        found = population_variance(kind, r, c, np.sum(h**2), k, lent=lent)
         covered += abs(changes.mean()) <= quantile * math.sqrt(found.population)
         estimates.append(changes.mean())
         errors.append(float(found.population))

@@ -27,8 +27,8 @@ MAKERS = {
     "every_shift": lambda n, draws, key: plans.every_shift(n),
     "halves": lambda n, draws, key: plans.halves(n + n % 2, key),
 }
-KINDS = {"shifts": "shifts", "resample": "resample", "permutations": "permutations"}
-KINDS |= {"natural": "shifts", "every_shift": "pairs", "halves": "halves"}
+LABELS = {maker: f"{maker}, 5 per row" for maker in ("shifts", "resample", "permutations")}
+LABELS |= {"natural": "shifts, 5 per row", "every_shift": "all pairs", "halves": "halves, 1 per row"}
 
 
 def ranges(plan, data):
@@ -103,7 +103,9 @@ def test_tiles_cover_every_cell_once(maker, n, draws, key, b, d):
 @pytest.mark.parametrize("maker", MAKERS)
 def test_plans_say_what_they_are(maker):
     plan = MAKERS[maker](8, 5, 1)
-    assert plan.kind == KINDS[maker]
+    assert plan.label == LABELS[maker]
+    assert plan.exhaustive == (maker == "every_shift")
+    assert plan.units == (4 if maker == "halves" else 8)
     assert not plan.rectangular
     assert plan.columns == plan.draws
     assert hash(plan) == hash(plan)
@@ -184,7 +186,7 @@ def test_halves_swap_partners(n):
 def test_every_shift_is_all_pairs_in_natural_order(n):
     plan = plans.every_shift(n)
     donors, _ = donor_table(plan)
-    assert plan.kind == "pairs"
+    assert plan.exhaustive
     np.testing.assert_array_equal(donors, (np.arange(n)[:, None] + np.arange(1, n)) % n)
 
 
@@ -209,8 +211,8 @@ def test_resampled_donors_are_uniform_and_may_be_the_row_itself():
 
 def test_pairs_are_a_rectangle():
     plan = plans.Pairs(6)
-    assert (plan.kind, plan.draws, plan.columns, plan.rectangular, plan.cuts()) == ("pairs", 5, 6, True, ())
-    assert plan.donors(range(2, 4), range(1, 5)).tolist() == [1, 2, 3, 4]
+    assert (plan.label, plan.draws, plan.columns, plan.rectangular, plan.cuts()) == ("all pairs", 5, 6, True, ())
+    assert list(plan.donors(range(2, 4), range(1, 5))) == [1, 2, 3, 4]
     with pytest.raises(TypeError, match="rectangular"):
         plan.users(range(6))
 

@@ -16,9 +16,10 @@ from reliance._core.arrays import Array, device, namespace
 from reliance._core.words import shown
 from reliance.engine import kernels
 from reliance.engine.kernels import Predict
-from reliance.inference.variance import hull, pairs_variance, skewness
+from reliance.inference.variance import hull, skewness
 from reliance.losses import functions as losses
 from reliance.losses.functions import Loss, Metric
+from reliance.plans.variances import pairs_variance
 
 __all__ = [
     "PairMoments",

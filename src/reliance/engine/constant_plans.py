@@ -6,52 +6,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.arrays import Array, from_host, itemsize, namespace
-from reliance._core.streams import Indices
 from reliance.data.features import Feature
-from reliance.engine.stores import ArrayStore
-from reliance.plans import Tile, Users
+from reliance.engine.stores import ArrayStore, Store
+from reliance.plans import Rectangular
 from reliance.plans.protocol import Floats
 
 
 @dataclass(frozen=True)
-class Constants:
-    """Every row takes each of ``columns`` values: column k of the table of losses is the k-th value of a feature."""
+class Constants(Rectangular):
+    """Every row takes each of some values: column k of the table of losses is the k-th value of a feature."""
 
     n: int
-    columns: int
-    kind: str = "constants"
-    rectangular: bool = True
-    lends: bool = True
+    values: int
 
     @property
     def draws(self) -> int:
-        return self.columns
+        return self.values
 
-    def cuts(self) -> tuple[int, ...]:
-        return ()
-
-    def donors(self, rows: range, columns: range) -> Indices:
+    def donors(self, rows: range, columns: range) -> range:
         """Which of the values, not which row: the store has the values."""
-        return np.arange(columns.start, columns.stop, dtype=np.int64)
+        return columns
 
-    def users(self, columns: range) -> Users:
-        raise TypeError("a rectangular plan sums donors along an axis")
-
-    def mask(self, tile: Tile) -> NDArray[np.bool_] | None:
-        return None
-
-    def counts(self, columns: range) -> Floats | None:
-        return None
-
-    def donor_sums(self, column_sums: Floats) -> Floats:
+    def draw_sums(self, column_sums: Floats) -> Floats:
         return column_sums
-
-    def spread(self, v: Floats) -> Floats:
-        return np.full(self.columns, np.sum(v))
 
 
 @dataclass(frozen=True)
@@ -61,7 +41,7 @@ class ConstantStore(ArrayStore):
     held: Array
 
     @classmethod
-    def over(cls, rows: ArrayStore, held: NDArray[Any]) -> ConstantStore:
+    def over(cls, rows: Store, held: NDArray[Any]) -> ConstantStore:
         """The same rows, with values that are on the host."""
         return cls(rows.flat, rows.shape, from_host(held, rows.xp, rows.device, rows.flat.dtype))
 
@@ -69,10 +49,8 @@ class ConstantStore(ArrayStore):
     def held_bytes(self) -> int:
         return int(self.held.shape[0]) * self.width * itemsize(self.held)
 
-    def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: Array) -> None:
-        cube = self._cube(block, len(rows), d)
-        for run in feature.runs:
-            cube[:, :, run] = self.xp.take(self.held[:, run], donors, axis=0)[None, :, :]
+    def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
+        ArrayStore(self.held, self.shape).swap(block, rows, d, feature, donors)
 
     def operands(self, feature: Feature) -> Any:
         flat, columns = super().operands(feature)

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,9 @@ from reliance.data.features import Feature
 from reliance.engine import kernels
 from reliance.engine.inputs import Problem
 from reliance.engine.kernels import Lending, Part, Predict
-from reliance.engine.stores import Values
 from reliance.losses.functions import Loss, Metric
 from reliance.models.calling import Model, check_prediction, name_of
-from reliance.plans import Pairs, Plan, Tile, Users
-from reliance.plans.protocol import Rectangle
+from reliance.plans import Plan, Tile, Users
 
 
 class Context(NamedTuple):
@@ -165,10 +163,8 @@ class InPlace:
     def open(self, tile: Tile) -> Opened:
         shape = (len(tile.rows), len(tile.columns))
         if self.plan.rectangular:
-            plan = cast(Rectangle, self.plan)
-            mask, counts = (
-                None if a is None else self._upload(a) for a in (plan.mask(tile), plan.counts(tile.columns))
-            )
+            given = (self.plan.mask(tile), self.plan.counts(tile.columns))
+            mask, counts = (None if a is None else self._upload(a) for a in given)
             return Opened(tile, shape, mask, counts, None)
         if not self.plan.lends:
             return Opened(tile, shape, None, None, None)
@@ -187,12 +183,9 @@ class InPlace:
                 kernels.repeat_rows(a[rows.start : rows.stop, ...], d)
                 for a in (self.base.predictions, self.base.slack, *self.base.targets)
             )
-        if isinstance(self.plan, Pairs):
-            self.donors: range | Array = tile.columns
-        else:
-            self.donors = self._upload(self.plan.donors(rows, tile.columns))
-        if isinstance(self.problem.store, Values):
-            self.donors = self.problem.store.values(rows, self.donors)
+        donors = self.plan.donors(rows, tile.columns)
+        numbers = donors if isinstance(donors, range) else self._upload(donors)
+        self.donors = self.problem.store.replacements(rows, numbers)
 
     def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
         """What is kept of one block's predictions."""
@@ -271,9 +264,8 @@ class Traced:
     def open(self, tile: Tile) -> Opened:
         b, d = self.capacity
         if self.plan.rectangular:
-            plan = cast(Rectangle, self.plan)
-            mask, counts = np.zeros((b, d), dtype=bool), plan.counts(tile.columns)
-            inside = plan.mask(tile)
+            mask, counts = np.zeros((b, d), dtype=bool), self.plan.counts(tile.columns)
+            inside = self.plan.mask(tile)
             mask[: len(tile.rows), : len(tile.columns)] = True if inside is None else inside
             if counts is not None:
                 counts = self._upload(np.pad(counts, (0, d - len(counts))))
@@ -288,17 +280,11 @@ class Traced:
 
     def fill(self, rows: range, tile: Tile) -> None:
         b, d = self.capacity
-        at = _padded(rows, b)
-        inside = self.plan.donors(rows, tile.columns)
-        short = (b - len(rows), d - len(tile.columns))
-        if not isinstance(self.problem.store, Values):
-            donors = np.pad(inside, [(0, s) for s in short[-inside.ndim :]], mode="edge")
-            self.rows, self.donors = self._upload(at), self._upload(donors)
-            return
-        drawn = np.pad(inside, [(0, 0), (0, short[1]), (0, 0)], mode="edge")
-        values = self.problem.store.values(rows, self._upload(drawn))
-        padded = self._upload(np.minimum(np.arange(b), len(rows) - 1))
-        self.rows, self.donors = self._upload(at), self.problem.xp.take(values, padded, axis=0)
+        inside = np.asarray(self.plan.donors(rows, tile.columns))
+        short = (b - len(rows), d - len(tile.columns), 0)
+        sides = short[1:2] if inside.ndim == 1 else short[: inside.ndim]
+        donors = self._upload(np.pad(inside, [(0, side) for side in sides], mode="edge"))
+        self.rows, self.donors = self._upload(_padded(rows, b)), self.problem.store.replacements(rows, donors)
 
     def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
         part: Part = self._run(_traced_part, self._data(feature))

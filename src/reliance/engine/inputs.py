@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +83,7 @@ class Problem:
     @property
     def flat(self) -> Array:
         """``(n, P)``: the rows as they were given."""
-        return cast(ArrayStore, self.store).flat
+        return self.store.flat
 
     def numbers(self, asks: str, columns: Sequence[int] | None = None) -> Array:
         """``(n, P)``: the rows as numbers to compute with; an error in words if they, or some columns, are none.
@@ -110,7 +110,7 @@ class Problem:
         """The same problem on its first n rows."""
         return dataclasses.replace(
             self,
-            store=cast(ArrayStore, self.store).head(n),
+            store=self.store.head(n),
             targets=tuple(None if t is None else t[:n, ...] for t in self.targets),
             weights=None if self.weights is None else self.weights[:n],
             host_weights=None if self.host_weights is None else self.host_weights[:n],

@@ -7,13 +7,11 @@ Adding is associative, so blocks, devices and machines may finish in any order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance.plans import Plan, Tile
-from reliance.plans.protocol import Rectangle
 
 Floats = NDArray[np.float64]
 
@@ -117,9 +115,7 @@ class Accumulator:
     def finalize(self, plan: Plan) -> Moments:
         """The moments; exactly zero if no prediction moved by more than rounding, for then the feature is not used."""
         found = self if self.moved > 0.0 else Accumulator.init(plan, self.table is not None)
-        if plan.rectangular:
-            donors = cast(Rectangle, plan).donor_sums(found.columns)
-        else:
+        donors = plan.donor_sums(found.columns)
+        if donors is None:  # summed use by use, if at all
             donors = np.zeros(plan.n) if found.donors is None else found.donors
-        draws = None if plan.kind == "pairs" else found.columns
-        return Moments(found.rows, donors, found.squares, draws, found.table)
+        return Moments(found.rows, donors, found.squares, plan.draw_sums(found.columns), found.table)

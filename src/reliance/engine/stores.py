@@ -57,6 +57,15 @@ class Store(Protocol):
         ...
 
     @property
+    def flat(self) -> Array:
+        """``(n, P)``: the rows as they were given."""
+        ...
+
+    def head(self, n: int) -> Store:
+        """The first n rows."""
+        ...
+
+    @property
     def row_bytes(self) -> int: ...
     @property
     def held_bytes(self) -> int:
@@ -77,6 +86,13 @@ class Store(Protocol):
 
     def swap(self, block: Any, rows: range, d: int, feature: Feature, donors: Any) -> None:
         """Take a feature from donor rows: a range or (d,) of them for all rows, or an index array (b, d)."""
+        ...
+
+    def replacements(self, rows: range, numbers: range | Array) -> range | Array:
+        """What `swap` and ``switched`` take, made of a plan's numbers: usually these, for they are donors.
+
+        Numbers ``(b, d, ...)`` may be of more rows than asked for, the last one repeated.
+        """
         ...
 
     def holds(self, block: Any, rows: range, d: int, feature: Feature | None) -> Array | None:
@@ -138,6 +154,9 @@ class ArrayStore:
 
     def allocate(self, rows: int) -> Array:
         return self.xp.empty((rows, self.width), dtype=self.flat.dtype, device=self.device)
+
+    def replacements(self, rows: range, numbers: range | Array) -> range | Array:
+        return numbers
 
     def repeat(self, block: Array, rows: range, d: int) -> None:
         self._cube(block, len(rows), d)[...] = self.flat[rows.start : rows.stop, None, :]
@@ -286,11 +305,15 @@ class Values(_Replaced):
 
     drawn: Callable[[range, Array], Array]
 
-    def values(self, rows: range, u: Array) -> Array:
+    def replacements(self, rows: range, numbers: Any) -> Array:
         """``(b, d, g)``, in the dtype of the rows."""
-        return self.xp.astype(self.drawn(rows, u), self.flat.dtype, copy=False)
+        made = self.xp.astype(self.drawn(rows, numbers[: len(rows), ...]), self.flat.dtype, copy=False)
+        if numbers.shape[0] == len(rows):
+            return made
+        repeated = np.minimum(np.arange(numbers.shape[0]), len(rows) - 1)
+        return self.xp.take(made, from_host(repeated, self.xp, self.device, index_dtype(self.xp)), axis=0)
 
-    def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: Array) -> None:
+    def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: Any) -> None:
         self._write(block, donors)
 
     def operands(self, feature: Feature) -> Any:

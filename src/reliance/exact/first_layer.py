@@ -60,6 +60,16 @@ class PreactivationStore:
     def allocate(self, rows: int) -> Array:
         return self.xp.empty((rows, *self.shape), dtype=self.preactivations.dtype, device=self.device)
 
+    @property
+    def flat(self) -> Array:
+        return self.X
+
+    def head(self, n: int) -> PreactivationStore:
+        return PreactivationStore(self.X[:n, :], self.weight, self.preactivations[:n, :])
+
+    def replacements(self, rows: range, numbers: range | Array) -> range | Array:
+        return numbers
+
     def repeat(self, block: Array, rows: range, d: int) -> None:
         """Nothing to prepare: `swap` writes the whole block."""
 

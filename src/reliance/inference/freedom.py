@@ -40,15 +40,10 @@ class Support(NamedTuple):
     inflation: float
 
 
-def degrees_of_freedom(kind: str, n: int) -> int:
-    """Independent units, less one: rows, pairs of rows for halves, groups of rows for the jackknife."""
-    return {"halves": n // 2, "jackknife": min(n, JACKKNIFE_GROUPS)}.get(kind, n) - 1
-
-
 def supports(problem: Problem, plan: Plan) -> list[dict[str, Support]]:
     """For each loss, the support of each feature's error, by name."""
-    most = degrees_of_freedom(plan.kind, plan.n) + 1
-    varied, found = _varied_rows(problem), []
+    most, varied = plan.units, _varied_rows(problem)
+    found = []
     for index in range(len(problem.losses)):
         own = _metric_units(problem, index)
         found.append(

@@ -18,11 +18,10 @@ from scipy import special
 
 from reliance._core.words import shown
 from reliance.engine.reductions import Moments
-from reliance.inference.freedom import FEWEST, Support, degrees_of_freedom
+from reliance.inference.freedom import FEWEST, Support
 from reliance.inference.row_tests import rank_test, row_test, sign_flip_test
-from reliance.inference.variance import Kernel, hull, kernel, pair_means, population_variance, skewness, with_row_effect
-from reliance.plans import Plan
-from reliance.plans.shifts import halves_order
+from reliance.inference.variance import hull, kernel, skewness, with_row_effect
+from reliance.plans import Plan, Terms
 
 Floats = NDArray[np.float64]
 ALTERNATIVES = ("greater", "less", "two-sided")
@@ -45,6 +44,7 @@ class Summary:
     draws: Floats | None
     row_values: Floats | None
     influence: Floats | None = None
+    unit_values: Floats | None = None  # None: the rows are the units
     degrees_of_freedom: float = math.nan  # nan: as many as the plan has units, less one
 
     def with_error(
@@ -138,31 +138,32 @@ def summarize(
     value = null + float(h.excess)
     row_values = null + w * moments.row_sum / (k * h.scale)
     draws = None if moments.draw_sum is None else null + moments.draw_sum / (n * h.scale)
-    fixed = fixed_data_error(draws, plan.kind, n, k)
+    fixed = 0.0 if draws is None else plan.fixed_data_error(draws)
     error = h
     if effect is not None:
         added = (effect - np.mean(effect)) * float(np.mean(w) / h.scale)  # the scale of a ratio is the base risk
         error = with_row_effect(h, added, plan.spread(added), k)
-    influence, variance, monte_carlo, gamma = _spread(error, plan)
-    if plan.kind == "shifts" and k >= n - 1:
-        monte_carlo = fixed**2  # beyond one whole ordering the draws' own spread says what they add
-    units = pair_means(row_values[_order(plan)]) if plan.kind == "halves" else row_values
+    terms = Terms(error.rows, error.donors, error.total, draws)
+    influence, (population, drawn) = plan.influence(terms), plan.variance(terms)
+    variance, monte_carlo = float(population), float(drawn)
+    units = plan.unit_values(row_values)
     share = math.nan if not variance >= 0.0 else (monte_carlo / variance if variance > 0.0 else 0.0)
     summary = Summary(
         value=value,
         replaced_risk=risk(base, w) + risk(moments.row_sum, w) / k,
         std_error=math.sqrt(variance),
-        skewness=gamma,
+        skewness=float(skewness(influence, np.asarray(population))),
         monte_carlo_share=share,
         fixed_data_error=fixed,
         random_variable_error=math.sqrt(float(h.total)) / (n * k),  # sqrt(mean(h^2) / (n K)), the mean of h being 0
         row_error=float(np.std(units, ddof=1)) / math.sqrt(units.size) if units.size > 1 else math.nan,
         draws=draws,
         row_values=row_values if keep_rows else None,
+        unit_values=units if keep_rows and units is not row_values else None,
         influence=None if effect is None else influence,
     )
     if per_row:
-        return summary if support is None else summary.resting_on(support, degrees_of_freedom(plan.kind, n) + 1)
+        return summary if support is None else summary.resting_on(support, plan.units)
     return dataclasses.replace(
         summary,
         std_error=math.nan,
@@ -171,55 +172,8 @@ def summarize(
         random_variable_error=math.nan,
         row_error=math.nan,
         row_values=np.full(n, math.nan) if keep_rows else None,
+        unit_values=None,
     )
-
-
-def _spread(h: Kernel, plan: Plan) -> tuple[Floats, float, float, float]:
-    """Influence values, variance of the estimate, its Monte-Carlo part, and its skewness."""
-    r, c, given = h.rows, h.donors, {}
-    if plan.kind == "halves":
-        r = r[_order(plan)]
-    influence = pair_means(r) if plan.kind == "halves" else r + c
-    if plan.kind == "strata":
-        strata: Any = plan
-        between = (np.bincount(strata.strata, r) / np.maximum(np.bincount(strata.strata), 1))[strata.strata]
-        influence = influence - between
-        given = {"influence": influence, "between": between}
-    if plan.kind == "shifts" and 3 <= plan.draws < plan.n - 1:
-        shifts: Any = plan
-        indicator, order = np.zeros(plan.n), _order(plan)
-        indicator[shifts.shifts] = 1.0
-        r, c, given = r[order], c[order], {"indicator": indicator}
-    elif plan.kind == "permutations":
-        given = {"lent": plan.spread(r)}
-    population, monte_carlo = population_variance(plan.kind, r, c, h.total, plan.draws, **given)
-    gamma = float(skewness(influence, np.asarray(population)))
-    return influence, float(population), float(monte_carlo), gamma
-
-
-def _order(plan: Any) -> NDArray[np.int64]:
-    """The rows in the order of a circulant plan."""
-    return np.asarray(plan.order)
-
-
-def fixed_data_error(draws: Floats | None, kind: str, n: int, k: int) -> float:
-    """Standard error over the draws alone, the data fixed (nan where one draw says nothing about its spread).
-
-    Resampled draws: Merrick's maximum-likelihood form. Shifts: n-1 of them are the exact mean, so the draws that matter
-    are the K' = K mod (n-1) left over; they are a sample without replacement, enter the mean with weight K'/K, and
-    (K'/K)^2 (1 - K'/(n-1)) S^2/K' is their variance.
-    """
-    if draws is None:
-        return 0.0
-    left = k % (n - 1) if kind == "shifts" else k
-    if left == 0:
-        return 0.0
-    if k == 1:
-        return math.nan
-    if kind == "resample":
-        return float(np.sqrt(np.var(draws) / k))
-    finite = 1.0 - left / (n - 1) if kind == "shifts" else 1.0
-    return float(np.sqrt(left * finite * np.var(draws, ddof=1)) / k)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -291,8 +245,7 @@ def test(
     alternative: str,
     *,
     compare: str,
-    kind: str,
-    n: int,
+    units: int,
     draws_per_row: int,
     values: Floats,
     std_error: Floats,
@@ -303,10 +256,13 @@ def test(
     family: int,
     df: Floats | None = None,  # noqa: PT028
 ) -> tuple[Floats, Floats]:
-    """Statistics and p-values of one method; ``family`` is the number of tests that will be adjusted together."""
+    """Statistics and p-values of one method, ``rows`` being the values of the units.
+
+    ``family`` is the number of tests that will be adjusted together.
+    """
     check_known(method, METHODS, "method")
     check_known(alternative, ALTERNATIVES, "alternative")
-    null, units_less_one = null_value(compare), degrees_of_freedom(kind, n)
+    null, units_less_one = null_value(compare), units - 1
     if method == "t":
         return t_test(values, std_error, units_less_one if df is None else df, alternative, compare == "ratio")
     if method == "paired":
@@ -323,16 +279,15 @@ def test(
         raise ValueError(
             f"method={shown(method)} needs the values of the rows: measure with keep=('rows',) and a per-row loss"
         )
-    units = pair_means(rows[:, halves_order(n, key)] - null) if kind == "halves" else rows - null
     if method != "sign-flip":
-        return row_test(units, method, alternative)
+        return row_test(rows - null, method, alternative)
     if draws_per_row > 1:
         warnings.warn(
             f"method='sign-flip' takes the rows' values for symmetric under the null, which means of {draws_per_row} "
             "draws are not: use method='t', or measure with draws=1",
             stacklevel=3,
         )
-    return sign_flip_test(units, alternative, key)
+    return sign_flip_test(rows - null, alternative, key)
 
 
 def _needed_draws(draws: Floats | None, family: int) -> Floats:

@@ -22,7 +22,7 @@ from reliance.inference.freedom import Support
 from reliance.inference.summary import Floats, Summary
 from reliance.losses.functions import has_rows
 from reliance.methods.measuring import COMPARE, base_risks, collect
-from reliance.plans import Plan, Users
+from reliance.plans import Drawn, Plan, Users
 from reliance.results.importance import Importance
 
 _FIRST = 8  # draws of the first round
@@ -93,16 +93,11 @@ class Until:
 
 
 @dataclass(frozen=True)
-class _Later:
+class _Later(Drawn):
     """The draws of a plan from some draw on."""
 
     plan: Plan
     start: int
-    rectangular: bool = False
-
-    @property
-    def kind(self) -> str:
-        return self.plan.kind
 
     @property
     def n(self) -> int:
@@ -116,17 +111,13 @@ class _Later:
     def draws(self) -> int:
         return self.plan.draws - self.start
 
-    @property
-    def columns(self) -> int:
-        return self.draws
-
     def _moved(self, columns: range) -> range:
         return range(columns.start + self.start, columns.stop + self.start)
 
     def cuts(self) -> tuple[int, ...]:
         return tuple(cut - self.start for cut in self.plan.cuts() if cut > self.start)
 
-    def donors(self, rows: range, columns: range) -> Indices | Floats:
+    def donors(self, rows: range, columns: range) -> range | Indices | Floats:
         return self.plan.donors(rows, self._moved(columns))
 
     def users(self, columns: range) -> Users:
@@ -149,7 +140,7 @@ def measure_until(
     if goal.top is not None and goal.top >= len(problem.features):
         raise ValueError(f"top={goal.top}: {len(problem.features)} features are ranked; pass a smaller number")
     call = Caller(problem.model, blocks.call_rows(problem))
-    exhausted = problem.n - 1 if plan_of(1).kind == "shifts" else math.inf  # independent draws never are all pairs
+    exhausted = plan_of(1).exhausted_at
     most, supports = _most_draws(problem, goal, exhausted), _checked_supports(problem, plan_of(1))
     moments: dict[str, tuple[Moments, ...]] = {}
     done, stopped, count = 0, "", min(_FIRST, most)
@@ -244,7 +235,7 @@ def _precise(known: list[Summary], plan: Plan, compare: str, risk: float, goal: 
         for name in ("value", "std_error", "skewness", "monte_carlo_share")
     )
     df = np.asarray([s.degrees_of_freedom for s in known])
-    df = np.where(np.isnan(df), freedom.degrees_of_freedom(plan.kind, plan.n), df)
+    df = np.where(np.isnan(df), plan.units - 1, df)
     ends = inference.interval(values, errors, df, _LEVEL, gamma=gamma, ratio=compare == "ratio")
     wanted = goal.half_width(risk, compare)
     half = (ends[:, 1] - ends[:, 0]) / 2.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from reliance.exact.routes import Job
 from reliance.losses.formulas import is_numeric
 from reliance.losses.outputs import output
 from reliance.plans import Plan
-from reliance.plans.protocol import Rectangle
 from reliance.results.curves import Curve
 
 Floats = NDArray[np.float64]
@@ -99,7 +98,7 @@ def curves_of(
             mean = np.stack([part[0] for part in parts], axis=-1).reshape((len(speakers), *shape))
             ice = None
             if "ice" in problem.keep:
-                ice = np.stack([cast(Floats, part[1]) for part in parts], axis=-1)
+                ice = np.stack([part[1] for part in parts if part[1] is not None], axis=-1)
                 ice = ice.reshape((problem.n, len(speakers), *shape))
             found[feature.name] = Curve(values, mean, ice, _labels(problem, feature, columns))
     return {feature.name: found[feature.name] for feature in problem.features}
@@ -141,18 +140,9 @@ def _parts(
             one = moments[feature.name][first + index]
             rows = problem.n if weights is None else float(np.sum(weights))
             change = one.donor_sum[speakers] / rows
-            table = _read(one.table, job.plan, speakers) if one.table is not None else None
+            table = None if one.table is None else job.plan.by_donor(one.table, speakers)
         found.append((level + change, None if table is None else own[:, None] + table))
     return found
-
-
-def _read(table: Floats, plan: Plan, speakers: Indices) -> Floats:
-    """``(n, m)``: the columns of the speakers; of whole shifts, where a row's donor stands at its distance from it."""
-    if plan.rectangular:
-        return np.asarray(table[:, cast(Rectangle, plan).column_of(speakers)])
-    rows = np.arange(plan.n)[:, None]
-    with_own = np.concatenate([np.zeros((plan.n, 1)), table], axis=1)
-    return np.asarray(with_own[rows, (speakers - rows) % plan.n])
 
 
 def _speakers(problem: Problem, feature: Feature) -> Indices:

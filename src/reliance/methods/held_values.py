@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from reliance.engine import blocks, known_models
 from reliance.engine.constant_plans import Constants, ConstantStore
 from reliance.engine.executors import Base, Caller
 from reliance.engine.inputs import Problem
-from reliance.engine.stores import ArrayStore
 from reliance.exact import trust
 from reliance.exact.cells import Cells
 from reliance.exact.trees import TreeRoute, tree_route
@@ -226,13 +225,12 @@ def _by_model(
     counts = {feature.name: len(lines[feature.name][0]) for feature in features}
     advance.expect(problem.n * sum(counts.values()))
     found, block = {}, (0, 0)
-    rows = cast(ArrayStore, problem.store)
     for count in sorted(set(counts.values())):
         together = tuple(feature for feature in features if counts[feature.name] == count)
-        table = np.zeros((count, rows.width), dtype=held[together[0].name].values.dtype)
+        table = np.zeros((count, problem.flat.shape[1]), dtype=held[together[0].name].values.dtype)
         for feature in together:
             table[:, feature.columns[0]] = held[feature.name].values[lines[feature.name][0]]
-        replaced = dataclasses.replace(problem, store=ConstantStore.over(rows, table))
+        replaced = dataclasses.replace(problem, store=ConstantStore.over(problem.store, table))
         run = blocks.evaluate(replaced, Constants(problem.n, count), base, call, together, advance)
         block = max(block, run.block)
         for feature in together:

@@ -26,7 +26,7 @@ from reliance.inference import freedom, identified, variance
 from reliance.inference.freedom import Support
 from reliance.losses.functions import has_rows
 from reliance.methods.measuring import base_risks, reliance_plan
-from reliance.plans import Plan
+from reliance.plans import Plan, variances
 from reliance.results.interactions import Interactions
 
 Floats = NDArray[np.float64]
@@ -243,8 +243,8 @@ def _interaction(problem: Problem, plan: Plan, three: list[Moments], known: bool
         return _Interaction(value, joint, first, second)
     rows, donors = (_less(*(getattr(moments, name) for moments in three)) for name in ("row_sum", "donor_sum"))
     h = variance.kernel(rows, donors, np.zeros(()), w, w, plan.spread(w), k)
-    if plan.kind == "pairs" or k == n - 1:
-        found = float(variance.pairs_variance(h.rows, h.donors).population)
+    if k == plan.exhausted_at:
+        found = float(variances.pairs_variance(h.rows, h.donors).population)
     else:
         drawn = [moments.draw_sum for moments in three if moments.draw_sum is not None]
         found = _shifts_variance(h.rows, h.donors, _less(*drawn) / (n * float(h.scale)), k)

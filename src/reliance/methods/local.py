@@ -28,7 +28,7 @@ from reliance.losses import outputs
 from reliance.losses.functions import Metric
 from reliance.methods.measuring import checked_shifts
 from reliance.plans import Pairs, Plan, Shifts
-from reliance.plans.partial import SomeRows
+from reliance.plans.partial import some_rows
 from reliance.results.local import LocalImportance
 
 Floats = NDArray[np.float64]
@@ -134,7 +134,7 @@ def local_importance(
             found, count = _of_some(problem, some, base, call, plan, chosen)
     moments = [found[f.name][0] for f in problem.features]
     values = np.stack([_mean_change(m, plan, contributes) for m in moments], axis=1)
-    errors = np.stack([_error(m, plan) for m in moments], axis=1)
+    errors = np.stack([plan.row_errors(m.row_sum, m.row_squares) for m in moments], axis=1)
     return _result(problem, base, chosen, plan, values, errors, [count[f.name] for f in problem.features], contributes)
 
 
@@ -146,20 +146,8 @@ def _mean_change(moments: Moments, plan: Plan, contributes: bool) -> Floats:
     """Of the loss over the draws; of the prediction, all of them, over all n values, the row's own included."""
     if not contributes:
         return moments.row_sum / plan.draws
-    own = 1 if plan.kind == "pairs" else 0
+    own = 1 if plan.exhaustive else 0
     return np.asarray(0.0 - moments.row_sum / (plan.draws + own))
-
-
-def _error(moments: Moments, plan: Plan) -> Floats:
-    """Over the draws: shifts are drawn without replacement, so n - 1 of them have no error (nan for one draw)."""
-    k, others = plan.draws, getattr(plan, "plan", plan).n - 1
-    left = 0 if plan.kind == "pairs" else k % others
-    if left == 0:
-        return np.zeros(len(moments.row_sum))
-    if k == 1:
-        return np.full(len(moments.row_sum), math.nan)
-    spread = np.maximum(moments.row_squares - moments.row_sum**2 / k, 0.0) / (k - 1)
-    return np.asarray(np.sqrt(left * (1.0 - left / others) * spread) / k)
 
 
 def _linear(problem: Problem, some: Problem, base: Base, center: bool, everything: bool) -> Floats | None:
@@ -200,7 +188,7 @@ def _of_some(
     count = {f.name: len(chosen) * whole.columns for features, whole in parts for f in features}
     with blocks.progress(problem, sum(count.values())) as advance:
         for features, whole in parts:
-            moments |= blocks.evaluate(lent, SomeRows(whole, chosen), base, call, features, advance).moments
+            moments |= blocks.evaluate(lent, some_rows(whole, chosen), base, call, features, advance).moments
     return moments, count
 
 

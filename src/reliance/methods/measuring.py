@@ -52,7 +52,7 @@ def measure(
     ``quiet``: nothing is said about intervals and tests, which nobody may ask for.
     """
     check_choice(compare, COMPARE, "compare")
-    if curves.wants_curves(problem) and plan.kind != "pairs":
+    if curves.wants_curves(problem) and not plan.exhaustive:
         raise ValueError(f"keep={shown(min(problem.keep & set(CURVES)))}: {NEED_PAIRS}")
     call = Caller(problem.model, blocks.call_rows(problem))
     with blocks.session(problem):
@@ -98,7 +98,8 @@ def collect(
             compare=compare,
             method=method,
             loss=function.name,
-            plan_kind=plan.kind,
+            plan=plan.label,
+            units=plan.units,
             n=plan.n,
             draws_per_row=plan.draws,
             evaluations=[job_of[feature.name].evaluations for feature in problem.features],

@@ -22,7 +22,7 @@ from reliance.engine.reductions import Moments
 from reliance.engine.stores import ArrayStore, Scrambled, Thresholded, Values
 from reliance.inference import corrections, identified
 from reliance.inference.corrections import DERIVATIVE_DRAWS, Effect, Runner
-from reliance.inference.freedom import FEWEST, Support, degrees_of_freedom, supports
+from reliance.inference.freedom import FEWEST, JACKKNIFE_GROUPS, Support, supports
 from reliance.inference.summary import Summary
 from reliance.losses.functions import has_rows
 from reliance.plans import Plan
@@ -159,8 +159,9 @@ def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, 
     runner, plan = study.runner, study.plan
     n = runner.problem.n
     # All pairs are drawn by nobody: neither should their error depend on a seed.
-    key = 0 if plan.kind == "pairs" else runner.problem.key
-    few: Plan = plan if plan.kind == "halves" else plans.Shifts(n, min(DERIVATIVE_DRAWS, n - 1), key)
+    key = 0 if plan.exhaustive else runner.problem.key
+    # Rows that lend each other alone stay the units that they are.
+    few: Plan = plan if plan.units < n else plans.Shifts(n, min(DERIVATIVE_DRAWS, n - 1), key)
     if isinstance(parts, Residuals) and parts.design is not None:
         count = 2 * len(feature.columns) * _count(few)
         runner.advance.expect(count)
@@ -306,7 +307,7 @@ def _summary(study: Study, case: Measured, loss: int, keep_rows: bool, support: 
         training, left = scale * case.effect.training[loss], case.effect.freedom
         variances = [found.std_error**2, float(np.var(training, ddof=1) / len(training))]
         units = found.degrees_of_freedom
-        own = degrees_of_freedom(case.plan.kind, problem.n) if math.isnan(units) else units
+        own = case.plan.units - 1.0 if math.isnan(units) else units
         df = float(inference.satterthwaite(variances, [own, left]))
         found = found.with_error(math.sqrt(sum(variances)), degrees_of_freedom=df)
     replicates, trained = (
@@ -330,8 +331,8 @@ def result_of(
     unknown = identified.constant_unless_unused(problem)
     unknown -= {feature.name for feature, case in zip(features, cases, strict=True) if case.route == "given"}
     identified.warn(unknown, features)
-    drawn = [case.plan.kind for case in cases if case.route not in ("given", "marginal")] or [study.plan.kind]
-    kind = "jackknife" if any(case.replicates is not None for case in cases) else drawn[0]
+    drawn = next((case.plan for case in cases if case.route not in ("given", "marginal")), study.plan)
+    refitted = any(case.replicates is not None for case in cases)
     result = results.from_summaries(
         [feature.name for feature in features],
         identified.without_errors(unknown, features, [summary for summary, _ in pairs]),
@@ -339,7 +340,8 @@ def result_of(
         compare=study.compare,
         method=method,
         loss=function.name,
-        plan_kind=kind,
+        plan=f"jackknife, {study.plan.draws} per row" if refitted else drawn.label,
+        units=min(problem.n, JACKKNIFE_GROUPS) if refitted else drawn.units,
         n=problem.n,
         draws_per_row=study.plan.draws,
         evaluations=[case.evaluations for case in cases],

@@ -19,7 +19,7 @@ from reliance.exact.distinct import distinct_values
 from reliance.inference.corrections import Runner
 from reliance.inference.summary import Summary
 from reliance.plans import Pairs
-from reliance.plans.partial import SomeDonors, SomeRows
+from reliance.plans.partial import SomeDonors, some_rows
 
 Floats = NDArray[np.float64]
 # Rows whose influence is evaluated for an interval: their spread is known to 3%.
@@ -120,7 +120,7 @@ def _row_products(runner: Runner, feature: Feature, e: Effects, chosen: Indices)
     problem, k = runner.problem, e.n - 1
     classes = distinct_values(problem, feature)
     whole: Any = Pairs(e.n) if classes is None else classes
-    plan = SomeRows(dataclasses.replace(whole, factor=e.donors), chosen)
+    plan = some_rows(dataclasses.replace(whole, factor=e.donors), chosen)
     part = runner.keep(chosen)
     store = Lent(part.problem.flat, problem.store.shape, problem.flat)
     sums = part.moments(store, plan, feature)[0].row_sum

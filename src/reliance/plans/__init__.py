@@ -1,23 +1,28 @@
 """Replacement plans: which row lends its feature to which row, in which draw."""
 
+from reliance.plans.bases import Drawn, Rectangular
 from reliance.plans.classes import Classes
-from reliance.plans.drawn import Drawn
 from reliance.plans.pairs import Pairs
 from reliance.plans.permutations import Permutations
-from reliance.plans.protocol import Plan, Tile, Users, tiles
+from reliance.plans.protocol import Plan, Terms, Tile, Users, Variance, tiles
 from reliance.plans.resample import Resample
-from reliance.plans.shifts import Shifts, every_shift, halves
+from reliance.plans.shifts import EveryShift, Halves, Shifts, every_shift, halves
 
 __all__ = [
     "Classes",
     "Drawn",
+    "EveryShift",
+    "Halves",
     "Pairs",
     "Permutations",
     "Plan",
+    "Rectangular",
     "Resample",
     "Shifts",
+    "Terms",
     "Tile",
     "Users",
+    "Variance",
     "every_shift",
     "halves",
     "tiles",

@@ -8,20 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.streams import Indices
-from reliance.plans.protocol import Floats, Tile, Users
+from reliance.plans.bases import EveryPair, Rectangular
+from reliance.plans.protocol import Floats, Tile
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Pairs(EveryPair, Rectangular):
     """All n(n-1) pairs, as rows x donors rectangles with the diagonal masked: donor sums are axis sums.
 
     ``factor (n,)``: how much each donor counts in the sums of a row, if not once.
     """
 
     n: int
-    kind: str = "pairs"
-    rectangular: bool = True
-    lends: bool = True
     factor: Floats | None = field(default=None, compare=False)
 
     @property
@@ -32,14 +30,8 @@ class Pairs:
     def columns(self) -> int:
         return self.n
 
-    def cuts(self) -> tuple[int, ...]:
-        return ()
-
-    def donors(self, rows: range, columns: range) -> Indices:
-        return np.arange(columns.start, columns.stop, dtype=np.int64)
-
-    def users(self, columns: range) -> Users:
-        raise TypeError("a rectangular plan sums donors along an axis")
+    def donors(self, rows: range, columns: range) -> range:
+        return columns
 
     def mask(self, tile: Tile) -> NDArray[np.bool_] | None:
         if tile.rows.stop <= tile.columns.start or tile.columns.stop <= tile.rows.start:
@@ -53,8 +45,5 @@ class Pairs:
     def column_of(self, donors: Indices) -> Indices:
         return donors
 
-    def donor_sums(self, column_sums: Floats) -> Floats:
-        return column_sums
-
-    def spread(self, v: Floats) -> Floats:
-        return np.asarray(v.sum() - v)
+    def by_donor(self, table: Floats, donors: Indices) -> Floats:
+        return np.asarray(table[:, donors])

@@ -9,26 +9,18 @@ import numpy as np
 
 from reliance._core import streams
 from reliance._core.streams import Indices
-from reliance.plans.protocol import Floats, Users
+from reliance.plans import variances
+from reliance.plans.bases import Drawn
+from reliance.plans.protocol import Floats, Terms, Users, Variance
 
 
 @dataclass(frozen=True)
-class Permutations:
+class Permutations(Drawn):
     """Explicit permutations: ``permutation(k)`` is the ``(n,)`` array of the donors of draw k."""
 
     n: int
     draws: int
     permutation: Callable[[int], Indices]
-    kind: str = "permutations"
-    rectangular: bool = False
-    lends: bool = True
-
-    @property
-    def columns(self) -> int:
-        return self.draws
-
-    def cuts(self) -> tuple[int, ...]:
-        return ()
 
     def _checked(self, k: int) -> Indices:
         donors = streams.as_indices(self.permutation(k))
@@ -49,3 +41,9 @@ class Permutations:
         for k in range(self.draws):
             total[self._checked(k)] += v
         return total
+
+    def variance(self, terms: Terms) -> Variance:
+        r, c, total, _ = terms
+        if self.draws < 3:
+            return variances.few_draws_variance(r, c, total, self.draws)
+        return variances.permutations_variance(r, c, total, self.spread(r), self.draws)

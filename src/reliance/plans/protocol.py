@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance._core.arrays import Array
 from reliance._core.streams import Indices
 
 Floats = NDArray[np.float64]
@@ -36,16 +37,54 @@ class Users(NamedTuple):
     bounds: Indices | None
 
 
-class Plan(Protocol):
-    """What the engine and the inference need to know of a plan."""
+class Terms(NamedTuple):
+    """What the variance of an estimate is made of: sums of the kernel h (see `reliance.inference.variance`).
 
-    @property
-    def kind(self) -> str: ...
+    ``rows (n,)``: r, its means over the draws of each row. ``donors (n,)``: c, its sums over the uses of each donor,
+    over K. ``total ()``: its sum of squares. ``draws (K,)``: the values of the draws, None if there are none.
+    """
+
+    rows: Floats
+    donors: Floats
+    total: Floats
+    draws: Floats | None = None
+
+
+class Variance(NamedTuple):
+    """The variance of an estimate, and the part of it that more draws would remove (nan where it is not known)."""
+
+    population: Array
+    monte_carlo: Array
+
+
+class Plan(Protocol):
+    """What the engine and the inference need to know of a plan. `Drawn` has most of it for plans that draw donors."""
+
     @property
     def n(self) -> int: ...
     @property
     def draws(self) -> int:
         """How many donors each row borrows from."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """In tables: "shifts, 20 per row"."""
+        ...
+
+    @property
+    def units(self) -> int:
+        """How many independent units the estimate rests on: the rows, or pairs of them."""
+        ...
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether each row borrows from every other row once, so that nothing is drawn."""
+        ...
+
+    @property
+    def exhausted_at(self) -> float:
+        """How many draws are all pairs; infinite if draws are independent."""
         ...
 
     @property
@@ -67,39 +106,59 @@ class Plan(Protocol):
         """Columns at which a tile must end."""
         ...
 
-    def donors(self, rows: range, columns: range) -> Indices | Floats:
-        """The donors of a tile: ``(b, d)``, or ``(d,)`` if the plan is rectangular.
+    def donors(self, rows: range, columns: range) -> range | Indices | Floats:
+        """The donors of a tile: ``(b, d)``; if the plan is rectangular ``(d,)``, or a range where they are contiguous.
 
-        Of a plan that does not lend: numbers in [0, 1), ``(b, d, count)``, which the store makes values of.
+        Or other numbers which the store makes replacements of, such as ``(b, d, count)`` in [0, 1).
         """
         ...
 
+    def mask(self, tile: Tile) -> NDArray[np.bool_] | None:
+        """False where a row of a rectangle would be its own donor; None where there is no such cell."""
+        ...
+
+    def counts(self, columns: range) -> Floats | None:
+        """How many donors each column of a rectangle stands for; None: one each."""
+        ...
+
     def users(self, columns: range) -> Users:
-        """The uses of each donor within some draws of all rows."""
+        """The uses of each donor within some draws of all rows, if the plan is not rectangular."""
+        ...
+
+    def donor_sums(self, column_sums: Floats) -> Floats | None:
+        """``(n,)``, where they come from the sums of the columns; None where `users` says what to sum."""
+        ...
+
+    def draw_sums(self, column_sums: Floats) -> Floats | None:
+        """``(K,)``: the sums of the draws; None where columns are no draws."""
+        ...
+
+    def by_donor(self, table: Floats, donors: Indices) -> Floats:
+        """``(n, m)``: of the table of an exhaustive plan, each row with each of some donors, 0 with itself."""
         ...
 
     def spread(self, v: Floats) -> Floats:
         """For each donor, the sum of ``v[i]`` over its uses by rows i."""
         ...
 
-
-class Rectangle(Plan, Protocol):
-    """A plan whose tiles are rows x donors: the columns of a tile are the same donors for each of its rows."""
-
-    def mask(self, tile: Tile) -> NDArray[np.bool_] | None:
-        """False where a row would be its own donor; None where there is no such cell."""
+    def unit_values(self, row_values: Floats) -> Floats:
+        """``(..., units)``: the means of the rows of each unit, from ``(..., n)``."""
         ...
 
-    def counts(self, columns: range) -> Floats | None:
-        """How many donors each column stands for; None: one each."""
+    def influence(self, terms: Terms) -> Floats:
+        """``(units,)``: how far each unit moves the estimate."""
         ...
 
-    def column_of(self, donors: Indices) -> Indices:
-        """The column that each donor is in."""
+    def variance(self, terms: Terms) -> Variance:
+        """Of the estimate over new data and new draws."""
         ...
 
-    def donor_sums(self, column_sums: Floats) -> Floats:
-        """``(n,)``, from the sums of the columns."""
+    def fixed_data_error(self, draws: Floats) -> float:
+        """Standard error over the draws alone (nan where one draw says nothing about its spread)."""
+        ...
+
+    def row_errors(self, row_sum: Floats, row_squares: Floats) -> Floats:
+        """The same of each row's own mean, from its sum and sum of squares over the draws."""
         ...
 
 

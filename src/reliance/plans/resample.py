@@ -8,7 +8,9 @@ import numpy as np
 
 from reliance._core import streams
 from reliance._core.streams import Indices
-from reliance.plans.drawn import Drawn
+from reliance.plans import variances
+from reliance.plans.bases import Drawn
+from reliance.plans.protocol import Floats, Terms, Variance
 
 
 @dataclass(frozen=True)
@@ -18,10 +20,13 @@ class Resample(Drawn):
     n: int
     draws: int
     key: int
-    kind: str = "resample"
-    rectangular: bool = False
-    lends: bool = True
 
     def donors(self, rows: range, columns: range) -> Indices:
         drawn = [streams.iid_donors(self.key, self.n, rows.start, rows.stop, k) for k in columns]
         return np.stack(drawn, axis=1)
+
+    def variance(self, terms: Terms) -> Variance:
+        return variances.resample_variance(terms.rows, terms.donors, terms.total, self.draws)
+
+    def fixed_data_error(self, draws: Floats) -> float:
+        return variances.merrick_error(draws)

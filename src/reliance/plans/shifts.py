@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,7 +10,9 @@ import numpy as np
 
 from reliance._core import streams
 from reliance._core.streams import Indices
-from reliance.plans.protocol import Floats, Users
+from reliance.plans import variances
+from reliance.plans.bases import Drawn, EveryPair
+from reliance.plans.protocol import Floats, Terms, Users, Variance
 
 
 class _Cycle(NamedTuple):
@@ -21,7 +24,7 @@ class _Cycle(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shifts:
+class Shifts(Drawn):
     """The circulant design: in draw k the row at position q of one random ordering borrows from (q + s_k) mod n.
 
     Each draw is a derangement and uses every donor once. The n-1 shifts of an ordering are all the pairs; draws beyond
@@ -33,13 +36,10 @@ class Shifts:
     draws: int
     key: int | None = None
     first: int | None = None
-    kind: str = "shifts"
-    rectangular: bool = False
-    lends: bool = True
 
     @property
-    def columns(self) -> int:
-        return self.draws
+    def exhausted_at(self) -> float:
+        return self.n - 1
 
     def cuts(self) -> tuple[int, ...]:
         return tuple(range(self.n - 1, self.draws, self.n - 1))
@@ -102,20 +102,68 @@ class Shifts:
             total[cycle.order] += lent
         return total
 
+    def variance(self, terms: Terms) -> Variance:
+        r, c, total, draws = terms
+        if self.draws >= self.n - 1:
+            found = variances.pairs_variance(r, c)
+            # Beyond one whole ordering the draws' own spread says what they add.
+            return found if draws is None else found._replace(monte_carlo=np.asarray(self.fixed_data_error(draws) ** 2))
+        if self.draws < 3:
+            return variances.few_draws_variance(r, c, total, self.draws)
+        indicator, order = np.zeros(self.n), self.order
+        indicator[self.shifts] = 1.0
+        return variances.shifts_variance(r[order], c[order], total, indicator, self.draws)
 
-def every_shift(n: int) -> Shifts:
+    def fixed_data_error(self, draws: Floats) -> float:
+        k, share = self.draws, variances.shifts_share(self.draws, self.n)
+        if share == 0.0:
+            return 0.0
+        return float(np.sqrt(share * np.var(draws, ddof=1)) / k) if k > 1 else math.nan
+
+    def row_errors(self, row_sum: Floats, row_squares: Floats) -> Floats:
+        return variances.row_errors(row_sum, row_squares, self.draws, variances.shifts_share(self.draws, self.n))
+
+
+@dataclass(frozen=True)
+class EveryShift(EveryPair, Shifts):
     """All pairs again, one whole shift of the data at a time: for metrics, which need all rows of a draw."""
-    return Shifts(n, n - 1, kind="pairs")
+
+    def by_donor(self, table: Floats, donors: Indices) -> Floats:
+        """A row's donor stands at its distance from it."""
+        rows = np.arange(self.n)[:, None]
+        with_own = np.concatenate([np.zeros((self.n, 1)), table], axis=1)
+        return np.asarray(with_own[rows, (donors - rows) % self.n])
 
 
-def halves(n: int, key: int | None) -> Shifts:
+def every_shift(n: int) -> EveryShift:
+    """All pairs, a whole shift at a time, the rows in their natural order."""
+    return EveryShift(n, n - 1)
+
+
+@dataclass(frozen=True)
+class Halves(Shifts):
     """Fisher's split: the rows at places q and q + n/2 of one random ordering lend each other their feature (n even).
 
     Without the ordering, rows that were sorted by time or by class would borrow from unlike rows only.
     """
-    return Shifts(n, 1, key, first=n // 2, kind="halves")
+
+    @property
+    def units(self) -> int:
+        return self.n // 2
+
+    def unit_values(self, row_values: Floats) -> Floats:
+        return np.asarray(variances.pair_means(row_values[..., self.order]))
+
+    def influence(self, terms: Terms) -> Floats:
+        return self.unit_values(terms.rows)
+
+    def variance(self, terms: Terms) -> Variance:
+        return variances.halves_variance(terms.rows[self.order])
+
+    def fixed_data_error(self, draws: Floats) -> float:
+        return math.nan
 
 
-def halves_order(n: int, key: int) -> Indices:
-    """The ordering whose places q and q + n/2 are partners."""
-    return halves(n, key).order
+def halves(n: int, key: int | None) -> Halves:
+    """`Halves` of one random ordering; of the natural one without a key."""
+    return Halves(n, 1, key, first=n // 2)

@@ -11,7 +11,7 @@ the mean of unbiased estimates theta_t:
 
 m the mean number of rows left out. Through the borrowed values' own effects psi holds noise of the draws that the
 estimate does not have, N = sum over all uses of (w_q / K)^2 (D_qk - theta_t)^2 in expectation, as for the independent
-donors of `variance.resample_variance`. It is left in because simulations needed it, not by a derivation: rows stand in
+donors of `variances.resample_variance`. It is left in because simulations needed it, not by a derivation: rows stand in
 the bags of each other's trees, which psi does not see, and without N the error of a feature that does not matter was
 20% too small.
 """

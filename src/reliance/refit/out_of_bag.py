@@ -30,7 +30,7 @@ from reliance.inference import identified
 from reliance.inference.summary import Summary
 from reliance.losses.functions import Metric, resolve_all
 from reliance.models.calling import Model, name_of
-from reliance.plans import Users
+from reliance.plans import Drawn, Users
 from reliance.refit.bag_inference import Sums
 from reliance.refit.bag_pairs import Pairs, Uses, find_uses, left_out, make_pairs, padded_columns
 from reliance.refit.bag_trees import Words, check_fitted_on, differences, walk
@@ -201,22 +201,15 @@ class _Borrowers(ArrayStore):
 
 
 @dataclass(frozen=True, eq=False)
-class _Borrowed:
+class _Borrowed(Drawn):
     """The plan of a list of borrowers, one draw: who lends to each is known. Its donor sums are the borrowers' own."""
 
     donor: Indices
-    kind: str = "out-of-bag"
     draws: int = 1
-    columns: int = 1
-    rectangular: bool = False
-    lends: bool = True
 
     @property
     def n(self) -> int:
         return len(self.donor)
-
-    def cuts(self) -> tuple[int, ...]:
-        return ()
 
     def donors(self, rows: range, columns: range) -> Indices:
         return self.donor[rows.start : rows.stop, None]
@@ -248,6 +241,7 @@ def _measure(
                 found[index] += own.summaries(float(np.mean(counts)), draws)
                 trees[index].append(own.theta)
                 risks[index] = float(own.risk)
+    per_row = max(round(draws * sum(counts) / problem.n), 2)
     made_results, unknown = {}, identified.constant_unless_unused(problem)
     identified.warn(unknown, problem.features, stacklevel=4)
     for index, function in enumerate(problem.losses):
@@ -258,9 +252,10 @@ def _measure(
             compare="difference",
             method="out_of_bag_importance",
             loss=function.name,
-            plan_kind="out-of-bag",
+            plan=f"out-of-bag, {per_row} per row",
+            units=problem.n,
             n=problem.n,
-            draws_per_row=max(round(draws * sum(counts) / problem.n), 2),
+            draws_per_row=per_row,
             evaluations=evaluations.tolist(),
             routes=["plain" if count else "unused" for count in evaluations],
             block=block,

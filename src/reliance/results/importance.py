@@ -34,17 +34,19 @@ _KEPT = {
     "draws": files.floats("p", "K", optional=True),
     "row_values": files.floats("p", "n", optional=True),
     "n": files.Kept("count"),
+    "units": files.Kept("count"),
     "evaluations": files.counts("p"),
     "routes": files.names("p"),
     "block": files.Kept("sizes", optional=True),
     "key": files.Kept("key"),
-    **{name: files.text() for name in ("method", "loss", "plan_kind", "stopped")},
+    **{name: files.text() for name in ("method", "loss", "plan", "stopped")},
     "draws_per_row": files.Kept("count"),
     **{name: files.floats("p") for name in _ERRORS},
     "curves": files.records("Curve", optional=True),
+    "unit_values": files.floats("p", "m", optional=True),
     "tree_values": files.floats("p", "B", optional=True),
 }
-_TESTED = ("compare", "n", "draws_per_row", "values", "std_error", "row_error", "draws", "key")
+_TESTED = ("compare", "units", "draws_per_row", "values", "std_error", "row_error", "draws", "key")
 # Simulated at n = 200, squared error, 95%: lognormal(0.5), (0.75) and (1) features have a gamma of 0.3, 0.5 and 0.6 and
 # all pairs covered 0.94, 0.93 and 0.90. A limit on gamma, not on the skewness: it is gamma that shrinks with the rows.
 _SKEWED = 0.3
@@ -73,15 +75,15 @@ class Importance(Result):
         the row's mean change of loss.
     std_error : array (p,)
         Standard error over new data (the population interval's).
-    n, draws_per_row : int
-        Rows measured, and K.
+    n, units, draws_per_row : int
+        Rows measured, independent units among them (pairs of rows for halves, groups for the jackknife), and K.
     evaluations, routes : array (p,), tuple of str
         Model evaluations that each feature took, and the route it was measured by. Not counted: the rows as they are,
         of which up to 64 are predicted twice, to see what another batch does to them.
     block, key : tuple of int or None, int
         Shape of a block, and the key of the random numbers.
-    method, loss, plan_kind : str
-        How it was measured.
+    method, loss, plan : str
+        How it was measured; ``plan`` in words, such as "all pairs" or "shifts, 20 per row".
     skewness : array (p,)
         gamma, the skewness of the estimate: that of the influence values over the square root of their number.
     monte_carlo_share : array (p,)
@@ -95,6 +97,8 @@ class Importance(Result):
         "budget" or "limit" (100 n independent draws).
     tree_values : array (p, B) or None
         Of `out_of_bag_importance`: the importance in each tree.
+    unit_values : array (p, units) or None
+        The means of the rows of each unit, if these are not the rows and `row_values` are kept.
     degrees_of_freedom : array (p,)
         Of the population interval's t quantile and of ``test(method="t")``.
     """
@@ -108,13 +112,14 @@ class Importance(Result):
     row_values: Floats | None
     std_error: Floats
     n: int
+    units: int
     evaluations: NDArray[np.int64]
     routes: tuple[str, ...]
     block: tuple[int, ...] | None
     key: int
     method: str
     loss: str
-    plan_kind: str
+    plan: str
     draws_per_row: int
     skewness: Floats
     monte_carlo_share: Floats
@@ -124,14 +129,14 @@ class Importance(Result):
     curves: dict[str, Curve] | None = None
     stopped: str = ""
     tree_values: Floats | None = None
+    unit_values: Floats | None = None
     degrees_of_freedom: Floats = dataclasses.field(default_factory=lambda: np.full(1, math.nan))
 
     _kept = _KEPT
 
     def __post_init__(self) -> None:
         known = np.broadcast_to(self.degrees_of_freedom, len(self.names))
-        units_less_one = freedom.degrees_of_freedom(self.plan_kind, self.n)
-        object.__setattr__(self, "degrees_of_freedom", np.where(np.isnan(known), units_less_one, known))
+        object.__setattr__(self, "degrees_of_freedom", np.where(np.isnan(known), self.units - 1, known))
         super().__post_init__()
 
     def _fault(self) -> str:
@@ -215,9 +220,8 @@ class Importance(Result):
             method,
             alternative,
             **{name: getattr(self, name) for name in _TESTED},
-            kind=self.plan_kind,
             df=self.degrees_of_freedom,
-            rows=self.row_values,
+            rows=self.row_values if self.unit_values is None else self.unit_values,
             family=1 if adjust == "none" else len(self.names),
         )
         adjusted = inference.adjust(p_value, adjust)
@@ -250,7 +254,7 @@ class Importance(Result):
         """Say why there is no such error."""
         if not np.isnan(error).all():
             return
-        if self.n < (4 if self.plan_kind == "halves" else 3):
+        if self.n < 3 or self.units < 2:
             raise ValueError(f"{what} needs more rows than n={self.n}: give at least 4")
         if not self.degrees_of_freedom.any():
             raise ValueError(f"{what} of loss={shown(self.loss)} {freedom.TOO_FEW}, or use formulation='fixed-data'")
@@ -311,9 +315,8 @@ class Importance(Result):
             return bounds, np.full(len(self.names), math.nan)
 
     def _table(self) -> export.Table:
-        draws = "all pairs" if self.plan_kind == "pairs" else f"{self.plan_kind}, {self.draws_per_row} per row"
         what = f"{self.method}: {self.compare} of {export.short(self.loss)}"
-        title = f"{what}, n = {self.n}, {draws}, base risk {self.base_risk:.4g}"
+        title = f"{what}, n = {self.n}, {self.plan}, base risk {self.base_risk:.4g}"
         bounds, p = self._uncertainty()
         columns = {"value": self.values, "lower 95%": bounds[:, 0], "upper 95%": bounds[:, 1], "p (Holm)": p}
         forms = ("#.4g", "#.4g", "#.4g", ".2g")
@@ -332,7 +335,8 @@ def from_summaries(
     compare: str,
     method: str,
     loss: str,
-    plan_kind: str,
+    plan: str,
+    units: int,
     n: int,
     draws_per_row: int,
     evaluations: Sequence[int],
@@ -360,7 +364,9 @@ def from_summaries(
         key=key,
         method=method,
         loss=loss,
-        plan_kind=plan_kind,
+        plan=plan,
+        units=units,
+        unit_values=_stacked([s.unit_values for s in summaries]) if keep_rows else None,
         draws_per_row=draws_per_row,
         curves=curves,
         stopped=stopped,

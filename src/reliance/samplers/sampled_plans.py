@@ -12,7 +12,7 @@ import numpy as np
 
 from reliance._core import streams
 from reliance._core.streams import Indices
-from reliance.plans import Drawn, Users
+from reliance.plans import Drawn, Terms, Users, Variance, variances
 from reliance.plans.protocol import Floats
 
 
@@ -36,20 +36,32 @@ class Named(Drawn):
     named: Callable[[range, Floats], Indices]
     ids: Indices | None = None
     strata: Indices | None = None
-    rectangular: bool = False
-    lends: bool = True
 
     @property
-    def kind(self) -> str:
-        return "named" if self.strata is None else "strata"
+    def label(self) -> str:
+        return f"{'named' if self.strata is None else 'strata'}, {self.draws} per row"
 
     def donors(self, rows: range, columns: range) -> Indices:
         u = np.stack([_uniforms(self.key, self.ids, rows, k, 1)[:, 0] for k in columns], axis=1)
         return self.named(rows, u)
 
+    def influence(self, terms: Terms) -> Floats:
+        return terms.rows + terms.donors - (0.0 if self.strata is None else self._between(self.strata, terms.rows))
+
+    def variance(self, terms: Terms) -> Variance:
+        if self.strata is None:  # donors chosen by the data: only refitting knows
+            return variances.unknown(terms.rows)
+        between = self._between(self.strata, terms.rows)
+        return variances.strata_variance(self.influence(terms), terms.rows, between, terms.total, self.draws)
+
+    @staticmethod
+    def _between(strata: Indices, r: Floats) -> Floats:
+        """``(n,)``: the mean of each row's stratum."""
+        return np.asarray((np.bincount(strata, r) / np.maximum(np.bincount(strata), 1))[strata])
+
 
 @dataclass(frozen=True, eq=False)
-class Values:
+class Values(Drawn):
     """New values instead of donors: a sampler makes them of independent numbers in [0, 1), ``count`` a draw."""
 
     n: int
@@ -57,16 +69,10 @@ class Values:
     key: int
     count: int
     ids: Indices | None = None
-    kind: str = "values"
-    rectangular: bool = False
-    lends: bool = False
 
     @property
-    def columns(self) -> int:
-        return self.draws
-
-    def cuts(self) -> tuple[int, ...]:
-        return ()
+    def lends(self) -> bool:
+        return False
 
     def donors(self, rows: range, columns: range) -> Floats:
         return np.stack([_uniforms(self.key, self.ids, rows, k, self.count) for k in columns], axis=1)
@@ -76,6 +82,9 @@ class Values:
 
     def spread(self, v: Floats) -> Floats:
         return np.zeros(self.n)
+
+    def variance(self, terms: Terms) -> Variance:
+        return variances.rows_variance(terms.rows, terms.total, self.draws)
 
 
 def _uniforms(key: int, ids: Indices | None, rows: range, draw: int, count: int) -> Floats:

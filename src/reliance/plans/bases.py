@@ -1,0 +1,143 @@
+"""What plans share: those whose columns are draws, and those whose columns are donors, the same ones for each row."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance._core.streams import Indices
+from reliance.plans import variances
+from reliance.plans.protocol import Floats, Plan, Terms, Tile, Users, Variance
+
+
+class Drawn:
+    """A plan of independent draws whose donors are any rows. A class of your own says n, draws, donors and variance.
+
+    Everything else of `Plan` follows from these: with donors used unequally, rows that are the units, and draws that
+    are independent of each other given the data.
+    """
+
+    @property
+    def label(self: Plan) -> str:
+        return f"{type(self).__name__.lower()}, {self.draws} per row"
+
+    @property
+    def units(self: Plan) -> int:
+        return self.n
+
+    @property
+    def exhaustive(self) -> bool:
+        return False
+
+    @property
+    def exhausted_at(self) -> float:
+        return math.inf
+
+    @property
+    def columns(self: Plan) -> int:
+        return self.draws
+
+    @property
+    def rectangular(self) -> bool:
+        return False
+
+    @property
+    def lends(self) -> bool:
+        return True
+
+    def cuts(self) -> tuple[int, ...]:
+        return ()
+
+    def mask(self, tile: Tile) -> NDArray[np.bool_] | None:
+        return None
+
+    def counts(self, columns: range) -> Floats | None:
+        return None
+
+    def users(self: Plan, columns: range) -> Users:
+        flat = np.asarray(self.donors(range(self.n), columns)).reshape(-1)
+        uses = np.bincount(flat, minlength=self.n)
+        bounds = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(uses, dtype=np.int64)])
+        return Users(np.argsort(flat, kind="stable"), bounds)
+
+    def donor_sums(self, column_sums: Floats) -> Floats | None:
+        return None
+
+    def draw_sums(self, column_sums: Floats) -> Floats | None:
+        return column_sums
+
+    def by_donor(self, table: Floats, donors: Indices) -> Floats:
+        raise TypeError(f"{type(self).__name__}: not every row borrows from every other one")
+
+    def spread(self: Plan, v: Floats) -> Floats:
+        total = np.zeros(self.n)
+        for k in range(self.draws):
+            donors = np.asarray(self.donors(range(self.n), range(k, k + 1)))[:, 0]
+            total += np.bincount(donors, weights=v, minlength=self.n)
+        return total
+
+    def unit_values(self, row_values: Floats) -> Floats:
+        return row_values
+
+    def influence(self, terms: Terms) -> Floats:
+        return terms.rows + terms.donors
+
+    def variance(self, terms: Terms) -> Variance:
+        """Not known."""
+        return variances.unknown(terms.rows)
+
+    def fixed_data_error(self, draws: Floats) -> float:
+        return variances.independent_error(draws)
+
+    def row_errors(self: Plan, row_sum: Floats, row_squares: Floats) -> Floats:
+        return variances.row_errors(row_sum, row_squares, self.draws, float(self.draws))
+
+
+class Rectangular(Drawn):
+    """A plan whose columns are donors: their sums are those of the columns, and nothing is drawn."""
+
+    @property
+    def rectangular(self) -> bool:
+        return True
+
+    def users(self, columns: range) -> Users:
+        raise TypeError("a rectangular plan sums donors along an axis")
+
+    def donor_sums(self, column_sums: Floats) -> Floats | None:
+        return column_sums
+
+    def draw_sums(self, column_sums: Floats) -> Floats | None:
+        return None
+
+
+class EveryPair:
+    """What plans of all pairs say, whichever way they are measured."""
+
+    @property
+    def label(self) -> str:
+        return "all pairs"
+
+    @property
+    def exhaustive(self) -> bool:
+        return True
+
+    @property
+    def exhausted_at(self: Plan) -> float:
+        return self.n - 1
+
+    def draw_sums(self, column_sums: Floats) -> Floats | None:
+        return None
+
+    def spread(self, v: Floats) -> Floats:
+        return np.asarray(v.sum() - v)
+
+    def variance(self, terms: Terms) -> Variance:
+        return variances.pairs_variance(terms.rows, terms.donors)
+
+    def fixed_data_error(self, draws: Floats) -> float:
+        return 0.0
+
+    def row_errors(self, row_sum: Floats, row_squares: Floats) -> Floats:
+        return np.zeros(len(row_sum))
