@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reliance as rl
 from methods import donor_table
 from reliance import plans
 from reliance._core import streams
@@ -230,6 +233,80 @@ def test_an_explicit_permutation_must_be_one(bad, use):
     }
     with pytest.raises(ValueError, match=r"permutation 1 is not a permutation of range\(3\)"):
         calls[use]()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A plan of one's own, end to end
+
+
+@dataclass(frozen=True)
+class Listed(plans.Drawn):
+    """Donors from a table."""
+
+    table: np.ndarray
+
+    @property
+    def n(self):
+        return self.table.shape[0]
+
+    @property
+    def draws(self):
+        return self.table.shape[1]
+
+    def donors(self, rows, columns):
+        return self.table[rows.start : rows.stop, columns.start : columns.stop]
+
+
+class Measured(Listed):
+    def variance(self, terms):
+        return plans.Variance(np.var(terms.rows, ddof=1) / self.n, np.asarray(0.0))
+
+
+def quadratic(X):
+    return X[:, 0] * X[:, 1]
+
+
+def test_a_plan_of_ones_own_is_measured_and_summed_as_it_says():
+    rng = np.random.default_rng(0)
+    X, y, table = rng.normal(size=(12, 2)), rng.normal(size=12), rng.integers(0, 12, size=(12, 5))
+    found = rl.permutation_importance(quadratic, X, y, draws=Measured(table), keep="rows")
+    D = np.empty((2, 12, 5))
+    for j, i, k in np.ndindex(D.shape):
+        row = X[i].copy()
+        row[j] = X[table[i, k], j]
+        D[j, i, k] = (row[0] * row[1] - y[i]) ** 2 - (X[i, 0] * X[i, 1] - y[i]) ** 2
+    np.testing.assert_allclose(found.values, D.mean(axis=(1, 2)), rtol=1e-12)
+    np.testing.assert_allclose(found.draws, D.mean(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(found.row_values, D.mean(axis=2), rtol=1e-12)
+    np.testing.assert_allclose(found.std_error, D.mean(axis=2).std(axis=1, ddof=1) / np.sqrt(12), rtol=1e-12)
+    np.testing.assert_allclose(found.fixed_data_error, D.mean(axis=1).std(axis=1, ddof=1) / np.sqrt(5), rtol=1e-12)
+    assert (found.plan, found.units, found.draws_per_row) == ("measured, 5 per row", 12, 5)
+    assert found.degrees_of_freedom.tolist() == [11, 11]
+
+
+def test_a_plan_without_a_variance_has_values_alone():
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    found = rl.permutation_importance(quadratic, X, X[:, 0], draws=Listed(np.argsort(X, axis=0)))
+    assert np.isfinite(found.values).all()
+    assert np.isnan(found.std_error).all()
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (Listed(np.zeros((5, 2), dtype=int)), "Listed has n=5 .* X has 6 rows"),
+        (Listed(np.zeros((6, 0), dtype=int)), "at least one draw"),
+        (Listed(np.zeros((6, 2))), "of float64"),
+        (Listed(np.full((6, 2), 6)), "names donors 6 to 6 in draw 0: rows are 0 to 5"),
+        (Listed(np.full((6, 2), -1)), "names donors -1 to -1"),
+        (Listed(np.zeros((6, 2, 2), dtype=int)), r"donors \(6, 1, 2\)"),
+        (plans.Pairs(6), "Pairs has no draws of donors"),
+    ],
+)
+def test_a_plan_that_fits_not(plan, words):
+    X = np.ones((6, 2))
+    with pytest.raises(ValueError, match=words):
+        rl.permutation_importance(quadratic, X, X[:, 0], draws=plan)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

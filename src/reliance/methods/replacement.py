@@ -14,6 +14,7 @@ from reliance.exact import routes
 from reliance.methods.adaptive import Until, measure_until
 from reliance.methods.measuring import checked_shifts, measure, reliance_plan
 from reliance.plans import Plan
+from reliance.plans.protocol import checked, is_plan
 from reliance.results.importance import Importance
 
 
@@ -115,7 +116,7 @@ def permutation_importance(
     X: Array,
     y: Array | None = None,
     *,
-    draws: int | Until = 20,
+    draws: int | Until | Plan = 20,
     loss: Any = "squared_error",
     compare: str = "difference",
     features: Any = None,
@@ -142,8 +143,9 @@ def permutation_importance(
     ----------
     model, X, y, loss, compare, features, weights, rng, run, progress, names, keep
         As in `ablation_importance`.
-    draws : int or Until
+    draws : int, Until or Plan
         K, the number of permutations. The first K of 2K draws are the K draws. ``rl.Until(...)``: as many as it takes.
+        A plan of your own, `reliance.plans.Plan`: who lends to whom in each of its draws, instead of shifts.
 
     Returns
     -------
@@ -168,6 +170,9 @@ def permutation_importance(
 
     def plan(count: int) -> Plan:
         return plans.Shifts(problem.n, count, problem.key)
+
+    if is_plan(draws):
+        return measure(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance")
 
     if isinstance(draws, Until):
         return measure_until(problem, plan, draws, compare, "permutation_importance")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,3 +179,26 @@ def tiles(plan: Plan, shape: tuple[int, int]) -> Iterator[Tile]:
         for start, stop in stretches(plan):
             for left in range(start, stop, d):
                 yield Tile(rows, range(left, min(left + d, stop)))
+
+
+def is_plan(x: Any) -> TypeGuard[Plan]:
+    """Whether it says who lends to whom."""
+    return callable(getattr(x, "donors", None)) and callable(getattr(x, "variance", None))
+
+
+def checked(plan: Plan, n: int, name: str) -> Plan:
+    """A plan of a user's own: of n rows, with donors that are rows. Looks at one draw after the other."""
+    what = f"{name}={type(plan).__name__}"
+    if plan.n != n or plan.draws < 1:
+        raise ValueError(f"{what} has n={plan.n} and draws={plan.draws}, X has {n} rows: they need at least one draw")
+    if plan.rectangular or not plan.lends:
+        raise ValueError(f"{what} has no draws of donors: use model_reliance(pairs='all'), or derive from plans.Drawn")
+    for k in range(plan.draws):
+        donors = np.asarray(plan.donors(range(n), range(k, k + 1)))
+        if donors.shape != (n, 1) or donors.dtype.kind not in "iu":
+            raise ValueError(
+                f"{what} gives donors {donors.shape} of {donors.dtype} for {n} rows, draw {k}: give row numbers (n, 1)"
+            )
+        if donors.min() < 0 or donors.max() >= n:
+            raise ValueError(f"{what} names donors {donors.min()} to {donors.max()} in draw {k}: rows are 0 to {n - 1}")
+    return plan
