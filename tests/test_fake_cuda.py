@@ -168,7 +168,7 @@ def strips(block, method, metric=False):
 
 
 def first(found):
-    return next(iter(found.values())) if isinstance(found, dict) else found
+    return next(iter(found.values())) if isinstance(found, rl.Results) else found
 
 
 @pytest.mark.parametrize("option", OPTIONS)

@@ -64,7 +64,7 @@ def test_memory(method, loss):
     X, y = CASE.data(n=40, seed=2)
     small = METHODS[method](CASE.formula, X, y, run=rl.Run(memory="12KB"), loss=loss, keep="rows")
     large = METHODS[method](CASE.formula, X, y, run=rl.Run(memory="1GB"), loss=loss, keep="rows")
-    pairs = zip(small.values(), large.values(), strict=True) if isinstance(small, dict) else [(small, large)]
+    pairs = zip(small.values(), large.values(), strict=True) if isinstance(small, rl.Results) else [(small, large)]
     for one, other in pairs:
         assert np.prod(one.block) < np.prod(other.block) or method == "halves"
         assert_same(one, other)

@@ -98,7 +98,8 @@ def linear():
 def interactions():
     pairs = tuple((name, "other") for name in NAMES)
     error = np.full(4, 0.1)
-    return rl.Interactions(pairs, VALUES, VALUES, VALUES, VALUES, error, 0.0 * error, 29.0 + 0.0 * error, 1.0, 30, 3, "l", 5, 1)
+    rest = (error, 0.0 * error, np.full(4, 29.0), 1.0, 30, 3, "l", 5, 1)
+    return rl.Interactions(pairs, VALUES, VALUES, VALUES, VALUES, *rest)
 
 
 def extrapolation():

@@ -374,3 +374,88 @@ def test_plot_without_matplotlib_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match="pip install matplotlib"):
         make().plot()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Several results under names
+
+
+def test_several_losses_are_one_mapping(tmp_path):
+    pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X, losses = rng.normal(size=(30, 3)), ["squared_error", "absolute_error"]
+    y = X[:, 0] + rng.normal(size=30)
+
+    def fit(X, y):
+        return lambda X: X[:, 0]
+
+    calls = {
+        "permutation": lambda loss: rl.permutation_importance(fit(X, y), X, y, draws=4, loss=loss, rng=0),
+        "reliance": lambda loss: rl.model_reliance(fit(X, y), X, y, loss=loss, rng=0),
+        "ablation": lambda loss: rl.ablation_importance(fit(X, y), X, y, draws=3, loss=loss, rng=0),
+        "until": lambda loss: rl.permutation_importance(fit(X, y), X, y, draws=rl.Until(), loss=loss, rng=0),
+        "conditional": lambda loss: rl.conditional_model_reliance(fit(X, y), X, y, loss=loss, rng=0),
+        "relative": lambda loss: rl.relative_importance(fit(X, y), X, y, given=[1], draws=4, loss=loss, rng=0),
+        "sets": lambda loss: rl.relative_importance(
+            fit(X, y), X, y, given={"a": [1], "b": []}, draws=4, loss=loss, rng=0
+        ),
+        "algorithm": lambda loss: rl.algorithm_reliance(fit, X, y, cv=3, loss=loss, rng=0),
+        "folds": lambda loss: rl.cross_validated_importance(fit, X, y, cv=3, draws=3, loss=loss, rng=0),
+    }
+    for name, call in calls.items():
+        found = call(losses)
+        assert type(found) is rl.Results, name
+        assert list(found) == losses
+        assert found.by == "loss"
+        for loss in losses:
+            alone = call(loss)
+            assert type(found[loss]) is type(alone)
+            frame = alone.to_frame()
+            if name != "until":  # which goes on until all losses are settled
+                np.testing.assert_allclose(found.to_frame().loc[loss]["value"], frame["value"], rtol=1e-12)
+            assert f"loss {loss}:\n{found[loss]!r}" in repr(found)
+            assert found[loss]._repr_html_() in found._repr_html_()
+        assert found.to_frame().index.names == ["loss", *call(losses[0]).to_frame().index.names]
+        assert found.to_frame(level=0.5)["lower"].gt(found.to_frame(level=0.9)["lower"]).any()
+        found.save(tmp_path / "a.npz")
+        assert rl.load(tmp_path / "a.npz").to_dict() == found.to_dict()
+
+
+def test_a_mapping_of_results_cannot_be_changed_and_names_what_it_has():
+    found = rl.Results({"a": make(), "b": make()})
+    with pytest.raises(TypeError):
+        found["c"] = make()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.entries = {}
+    for odd in ("c", 0, None, ["a"]):
+        with pytest.raises(KeyError, match="is not one of the losses 'a', 'b'"):
+            found[odd]
+    assert {**found} == found.entries
+    assert len({found, found}) == 1
+    escaped = rl.Results({"<b>": make()}, by="model")
+    assert "model &lt;b&gt;:" in escaped._repr_html_()
+    many = rl.Results({f"loss {k}": make() for k in range(200)})
+    assert "and 190 more losses, by name" in repr(many)
+    assert "and 190 more losses, by name" in many._repr_html_()
+    assert len(repr(many)) < 6000
+
+
+def test_sets_are_ranked_together_and_losses_each_by_itself():
+    one, other = make(values=(0.5, 0.1, 1.0)), make(values=(2.0, 0.1, 0.0))
+    apart = rl.Results({"one": one, "other": other}).ranked()
+    assert (apart["one"].names, apart["other"].names) == (("x2", "x0", "x1"), ("x0", "x1", "x2"))
+    together = rl.RelativeImportance({"one": one, "other": other}).ranked()
+    assert together["one"].names == together["other"].names == ("x0", "x2", "x1")
+
+
+def test_differences_between_sets_are_the_same_after_ranking_and_in_a_file(tmp_path):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(40, 3))
+    X[:, 1] += X[:, 0]
+    y, sets = X.sum(axis=1) + rng.normal(size=40), {"none": [], "rest": "rest"}
+    found = rl.relative_importance(lambda X: X @ np.array([0.1, 2.0, 1.0]), X, y, given=sets, draws=4, rng=0)
+    found.save(tmp_path / "a.json")
+    before = found.delta("none", "rest").to_frame()
+    assert found.ranked()["none"].names != found["none"].names
+    for other in (found.ranked(), rl.load(tmp_path / "a.json")):
+        assert other.delta("none", "rest").to_frame().loc[before.index].equals(before)

@@ -420,7 +420,7 @@ def test_trees_keep_to_the_memory(kind):
     found = rl.model_reliance(model, X, y, run=rl.Run(memory=memory), **options)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    found = next(iter(found.values())) if isinstance(found, dict) else found
+    found = next(iter(found.values())) if isinstance(found, rl.Results) else found
     assert set(found.routes) == {"trees"}
     # Reading the trees, and the rows on which they are checked, are the model's share of it.
     assert peak < memory + 2_000_000

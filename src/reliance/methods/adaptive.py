@@ -24,6 +24,7 @@ from reliance.losses.functions import has_rows
 from reliance.methods.measuring import COMPARE, base_risks, collect
 from reliance.plans import Drawn, Plan, Users
 from reliance.results.importance import Importance
+from reliance.results.mapping import Results
 
 _FIRST = 8  # draws of the first round
 _LEVEL = 0.95
@@ -129,7 +130,7 @@ class _Later(Drawn):
 
 def measure_until(
     problem: Problem, plan_of: Callable[[int], Plan], goal: Until, compare: str, method: str
-) -> Importance | dict[str, Importance]:
+) -> Importance | Results[Importance]:
     """One result for each loss; ``plan_of(K)`` has K draws, the first of which are those of a smaller plan."""
     check_choice(compare, COMPARE, "compare")
     if not any(has_rows(function) for function in problem.losses):

@@ -21,6 +21,7 @@ from reliance.methods.studies import Study, measured, result_of
 from reliance.plans import Plan
 from reliance.results.comparisons import RelativeImportance
 from reliance.results.importance import Importance
+from reliance.results.mapping import Results, one_or_all
 from reliance.samplers import misfit, variables
 from reliance.samplers import residual as samplers
 from reliance.samplers.draws import Sampler
@@ -56,7 +57,7 @@ def relative_importance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
-) -> Importance | RelativeImportance | dict[str, Any]:
+) -> Importance | RelativeImportance | Results[Importance] | Results[RelativeImportance]:
     r"""Relative feature importance: how much a feature matters beyond what a set G of variables says about it.
 
     .. math:: RFI_j^G = E\, \ell(f(\tilde X_j^G, X_R), Y) - E\, \ell(f(X), Y), \qquad
@@ -85,8 +86,8 @@ def relative_importance(
     Returns
     -------
     Importance
-        Or a `RelativeImportance`, a mapping of results with ``delta``, if ``given`` is a mapping; or a dict of these
-        from the losses' names if ``loss`` is a list.
+        Or a `RelativeImportance`, a mapping of results with ``delta``, if ``given`` is a mapping; or `Results` of
+        these, one by each loss's name, if ``loss`` is a list.
 
     Notes
     -----
@@ -134,9 +135,10 @@ def relative_importance(
     training = None if fit_on is None else variables.gather_training(fit_on, known, problem.flat, moved)
     plan = plans.Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
     found = _measure(problem, known, training, samplers.resolve(sampler), plan, compare, sets, "relative_importance")
-    if not problem.several:
-        return found[problem.losses[0].name] if isinstance(given, Mapping) else found[problem.losses[0].name][""]
-    return found if isinstance(given, Mapping) else {name: result[""] for name, result in found.items()}
+    if isinstance(given, Mapping):
+        return one_or_all(found, problem.several)
+    alone = {name: result[""] for name, result in found.items()}
+    return one_or_all(alone, problem.several)
 
 
 def conditional_model_reliance(
@@ -157,7 +159,7 @@ def conditional_model_reliance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
-) -> Importance | dict[str, Importance]:
+) -> Importance | Results[Importance]:
     r"""Conditional model reliance: rows lend each other what the other columns cannot predict of a feature.
 
     .. math:: x_{ik} = \hat x_i + (x_k - \hat x_k), \qquad
@@ -186,7 +188,7 @@ def conditional_model_reliance(
     Returns
     -------
     Importance
-        Or a dict from the losses' names to results if ``loss`` is a list.
+        Or `Results`, one by each loss's name, if ``loss`` is a list.
 
     Notes
     -----
@@ -220,9 +222,7 @@ def conditional_model_reliance(
     sampler = Scrambler(regressor, classifier, crossfit, latent)
     method = "conditional_model_reliance"
     found = _measure(problem, known, None, sampler, plan, compare, {"": variables.REST}, method)
-    if problem.several:
-        return {name: result[""] for name, result in found.items()}
-    return found[problem.losses[0].name][""]
+    return one_or_all({name: result[""] for name, result in found.items()}, problem.several)
 
 
 def _measure(

@@ -24,6 +24,7 @@ from reliance.plans import Plan
 from reliance.results import importance as results
 from reliance.results.curves import Curve
 from reliance.results.importance import Importance
+from reliance.results.mapping import Results, one_or_all
 
 COMPARE = ("difference", "ratio")
 
@@ -46,7 +47,7 @@ def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
 
 def measure(
     problem: Problem, plan: Plan, compare: str, method: str, route: str = "plain", quiet: bool = False
-) -> Importance | dict[str, Importance]:
+) -> Importance | Results[Importance]:
     """The common composition: base pass, one evaluation of the plan, one result for each loss.
 
     ``quiet``: nothing is said about intervals and tests, which nobody may ask for.
@@ -77,7 +78,7 @@ def collect(
     drawn: dict[str, Curve] | None = None,
     stopped: str = "",
     quiet: bool = False,
-) -> Importance | dict[str, Importance]:
+) -> Importance | Results[Importance]:
     """One result for each loss, from the moments of a run."""
     supports = freedom.supports(problem, plan)
     job_of = {feature.name: job for job in jobs for feature in job.features}
@@ -110,7 +111,7 @@ def collect(
             curves=drawn,
             stopped=stopped,
         )
-    return found if problem.several else found[problem.losses[0].name]
+    return one_or_all(found, problem.several)
 
 
 def _summaries(

@@ -16,6 +16,7 @@ from reliance.methods.measuring import checked_shifts, measure, reliance_plan
 from reliance.plans import Plan
 from reliance.plans.protocol import checked, is_plan
 from reliance.results.importance import Importance
+from reliance.results.mapping import Results
 
 
 def ablation_importance(
@@ -33,7 +34,7 @@ def ablation_importance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
-) -> Importance | dict[str, Importance]:
+) -> Importance | Results[Importance]:
     r"""Randomized ablation importance: each value replaced by independent draws from its column.
 
     .. math:: \Delta\hat R_j = \frac{1}{nK} \sum_{k=1}^{K} \sum_{i=1}^{n}
@@ -81,7 +82,7 @@ def ablation_importance(
     Returns
     -------
     Importance
-        Or a dict from the losses' names to results if ``loss`` is a list.
+        Or `Results`, one by each loss's name, if ``loss`` is a list.
 
     Notes
     -----
@@ -126,7 +127,7 @@ def permutation_importance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
-) -> Importance | dict[str, Importance]:
+) -> Importance | Results[Importance]:
     r"""Permutation importance, by shifts of one random ordering.
 
     After one random ordering of the rows, draw k gives the row at position q the feature of the row at position
@@ -150,7 +151,7 @@ def permutation_importance(
     Returns
     -------
     Importance
-        Or a dict from the losses' names to results if ``loss`` is a list.
+        Or `Results`, one by each loss's name, if ``loss`` is a list.
 
     References
     ----------
@@ -195,7 +196,7 @@ def model_reliance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
-) -> Importance | dict[str, Importance]:
+) -> Importance | Results[Importance]:
     r"""Model reliance: the risk over all pairs of rows that lend each other a feature, over the base risk.
 
     .. math:: \hat e_{switch} = \frac{1}{n(n-1)} \sum_{i} \sum_{k \ne i}
@@ -226,7 +227,7 @@ def model_reliance(
     Returns
     -------
     Importance
-        Or a dict from the losses' names to results if ``loss`` is a list.
+        Or `Results`, one by each loss's name, if ``loss`` is a list.
 
     Notes
     -----

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from reliance.refit import contrasts, running, splits
 from reliance.refit.running import Task
 from reliance.refit.splits import Split
 from reliance.results.algorithm import AlgorithmReliance, chosen_target
+from reliance.results.mapping import Results, one_or_all
 
 Floats = NDArray[np.float64]
 LEAVES = ("out", "in")
@@ -47,7 +48,7 @@ def algorithm_reliance(
     run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
-) -> AlgorithmReliance | dict[str, AlgorithmReliance]:
+) -> AlgorithmReliance | Results[AlgorithmReliance]:
     r"""Algorithm reliance: fit again without a feature, and compare the losses on rows that no model was fitted on.
 
     .. math:: AR_j = \frac{\text{loss of the algorithm using all variables except } j}
@@ -90,7 +91,7 @@ def algorithm_reliance(
     Returns
     -------
     AlgorithmReliance
-        Or a dict from the losses' names to results if ``loss`` is a list.
+        Or `Results`, one by each loss's name, if ``loss`` is a list.
 
     Raises
     ------
@@ -143,9 +144,10 @@ def algorithm_reliance(
     with blocks.progress(problem, len(tasks), "fits") as advance:
         outcome = running.run(tasks, run, advance)
     found = _results(outcome.answers, problem, parts, compare=compare, leave=leave, target=chosen)
-    if problem.several or found is None:
-        return cast(dict[str, AlgorithmReliance], running.concluded(outcome, found))
-    return cast(AlgorithmReliance, running.concluded(outcome, found[problem.losses[0].name]))
+    result = None if found is None else one_or_all(found, problem.several)
+    running.check_finished(outcome, result)
+    assert result is not None
+    return result
 
 
 # ---------------------------------------------------------------------------------------------------------------------

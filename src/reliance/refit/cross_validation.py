@@ -26,10 +26,11 @@ from reliance.refit.running import Task
 from reliance.refit.splits import Split
 from reliance.results.algorithm import AlgorithmReliance, check_target
 from reliance.results.importance import Importance
+from reliance.results.mapping import Results
 from reliance.samplers import variables
 
 Floats = NDArray[np.float64]
-Measure: TypeAlias = Callable[..., Importance | dict[str, Importance]]
+Measure: TypeAlias = Callable[..., Importance | Mapping[str, Importance]]
 _KNOWN = (
     ablation_importance,
     permutation_importance,
@@ -53,7 +54,7 @@ def cross_validated_importance(
     run: Run | None = None,
     progress: Progress = False,
     **options: Any,
-) -> AlgorithmReliance | dict[str, AlgorithmReliance]:
+) -> AlgorithmReliance | Results[AlgorithmReliance]:
     r"""Importance by cross-validation: fit on J - 1 folds, measure on the other, average.
 
     .. math:: \hat\theta_j = \sum_{f=1}^{J} \frac{n_f}{n} \hat\theta_j(\text{model of split } f, \text{test rows of } f)
@@ -88,7 +89,7 @@ def cross_validated_importance(
     Returns
     -------
     AlgorithmReliance
-        Or a dict from the losses' names to results if ``loss`` is a list.
+        Or `Results`, one by each loss's name, if ``loss`` is a list.
 
     Raises
     ------
@@ -149,18 +150,20 @@ def cross_validated_importance(
     finished: list[Answer] = [outcome.answers[k] for k in sorted(outcome.answers)]
     done = [parts[k] for k in sorted(outcome.answers)]
     if not done or (chosen == "algorithm" and len(done) < 2):
-        return cast(AlgorithmReliance, running.concluded(outcome, None))
+        running.check_finished(outcome, None)
     host = problem.host_weights
     masses = np.asarray([part.test.size if host is None else host[part.test].sum() for part in done])
-    found: Any
-    if isinstance(finished[0][0], dict):
-        found = {
+    found: AlgorithmReliance | Results[AlgorithmReliance]
+    if isinstance(finished[0][0], Mapping):
+        by_name = {
             name: _average([Answer(*(part[name] for part in one)) for one in finished], done, masses, chosen)
             for name in finished[0][0]
         }
+        found = Results(by_name)
     else:
         found = _average(finished, done, masses, chosen)
-    return cast(AlgorithmReliance, running.concluded(outcome, found))
+    running.check_finished(outcome, found)
+    return found
 
 
 class Fold(NamedTuple):
@@ -213,7 +216,7 @@ def importance_of(data: Fold, part: Split) -> Answer:
     return Answer(tested, _measured(data, model, np.arange(data.y.shape[0])) if data.on_all_rows else tested)
 
 
-def _measured(data: Fold, model: Any, rows: Indices) -> Importance | dict[str, Importance]:
+def _measured(data: Fold, model: Any, rows: Indices) -> Importance | Mapping[str, Importance]:
     options = dict(data.options)
     if options.get("context") is not None:  # it has a value for each row of X
         options["context"] = _context_of(options["context"], rows, int(data.y.shape[0]))
@@ -222,11 +225,11 @@ def _measured(data: Fold, model: Any, rows: Indices) -> Importance | dict[str, I
     if data.weights is not None:
         options["weights"] = splits.take(data.weights, rows)
     found = data.measure(model, splits.take(data.X, rows), splits.take(data.y, rows), **options)
-    answers = list(found.values()) if isinstance(found, dict) else [found]
+    answers = list(found.values()) if isinstance(found, Mapping) else [found]
     if not all(isinstance(one, Importance) for one in answers):
         raise TypeError(
-            f"method={name_of(data.measure)} returned {type(found).__name__}: it must be an Importance, or a dict of "
-            "these (for relative_importance: one given set a call)"
+            f"method={name_of(data.measure)} returned {type(found).__name__}: it must be an Importance, or a mapping "
+            "of these (for relative_importance: one given set a call)"
         )
     return found
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,7 +130,10 @@ def null_importance(
     tasks += [Task(f"round {r}", functools.partial(importances_of, data, r, key)) for r in range(count)]
     with blocks.progress(problem, len(tasks), "fits") as advance:
         outcome = running.run(tasks, run, advance)
-    return cast(NullImportance, running.concluded(outcome, _result(outcome.answers, data, names, problem.n, key)))
+    result = _result(outcome.answers, data, names, problem.n, key)
+    running.check_finished(outcome, result)
+    assert result is not None
+    return result
 
 
 class Null(NamedTuple):
@@ -164,7 +167,7 @@ def importances_of(data: Null, turn: int | None, key: int) -> Scores:
         found = data.importance(model, splits.take(data.X, np.arange(n)), splits.take(y, np.arange(n)))
     if isinstance(found, Importance):
         return Scores(found.values, found.names)
-    if isinstance(found, dict):
+    if isinstance(found, Mapping):
         raise TypeError("loss is a list: null importances are of one loss; run it for each")
     values = np.asarray(arrays.to_host(found) if arrays.is_array(found) else found, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():

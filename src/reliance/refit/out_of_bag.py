@@ -37,6 +37,7 @@ from reliance.refit.bag_trees import Words, check_fitted_on, differences, walk
 from reliance.refit.bagged import Bag, read_bag
 from reliance.results import importance as results
 from reliance.results.importance import Importance
+from reliance.results.mapping import Results, one_or_all
 
 Floats = NDArray[np.float64]
 _BLOCK_ROWS = 16384
@@ -65,7 +66,7 @@ def out_of_bag_importance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
-) -> Importance | dict[str, Importance]:
+) -> Importance | Results[Importance]:
     r"""Out-of-bag importance of a bagged ensemble, from the data it was fitted on.
 
     Every tree t is measured on the rows O_t that its bootstrap sample left out, a feature being shifted among them:
@@ -96,7 +97,7 @@ def out_of_bag_importance(
     Returns
     -------
     Importance
-        Or a dict from the losses' names to results if ``loss`` is a list. ``tree_values`` (p, B) are the importances
+        Or `Results`, one by each loss's name, if ``loss`` is a list. ``tree_values`` (p, B) are the importances
         in each tree, ``z_scores()`` the forests' classical scores; ``draws_per_row`` counts all replacements of a row,
         over its trees; ``evaluations`` those predictions that had to be made, because the row's path through the tree
         tests the feature and the donor's value differs.
@@ -223,7 +224,7 @@ class _Borrowed(Drawn):
 
 def _measure(
     problem: Problem, bag: Bag, table: NDArray[Any], outside: dict[int, Indices], draws: int
-) -> Importance | dict[str, Importance]:
+) -> Importance | Results[Importance]:
     """All features, as many at a time as half of the memory holds the sums of; one result for each loss."""
     counts = [len(rows) for rows in outside.values()]
     each = 8 * len(problem.losses) * (len(outside) + _SUMS * problem.n)
@@ -263,7 +264,7 @@ def _measure(
             keep_rows="rows" in problem.keep,
         )
         made_results[function.name] = dataclasses.replace(result, tree_values=np.concatenate(trees[index]))
-    return made_results if problem.several else made_results[problem.losses[0].name]
+    return one_or_all(made_results, problem.several)
 
 
 def _summed(

@@ -114,8 +114,8 @@ def _within(run: Run, workers: int, work: Callable[[], Any]) -> Any:
         return work()
 
 
-def concluded(outcome: Outcome, result: Any) -> Any:
-    """The result, if everything was finished; otherwise the exception that carries it.
+def check_finished(outcome: Outcome, result: Any) -> None:
+    """If not everything was finished, the exception that carries what was.
 
     After Ctrl-C the KeyboardInterrupt itself has the attribute ``result``.
     """
@@ -131,7 +131,6 @@ def concluded(outcome: Outcome, result: Any) -> Any:
         rest = "what was finished is in the attribute result of this error" if result is not None else "nothing is left"
         message = f"the refit {short(label)} failed{others}: {_told(first)}; {rest}, all failures in failures"
         raise RefitError(message, outcome.failures, result) from first
-    return result
 
 
 _THREAD = threading.local()

@@ -16,6 +16,7 @@ from reliance.results import export, files
 from reliance.results.base import Result
 
 R = TypeVar("R", bound=Result, covariant=True)
+One = TypeVar("One", bound=Result)
 _SHOWN = 10  # results, each with its table
 _WORDS = {"loss": "losses", "given": "sets", "model": "models"}
 
@@ -109,3 +110,8 @@ class Results(Result, Mapping[str, R]):
     def _repr_html_(self) -> str:
         parts = [f"<p>{export.escape(above)}</p>{one._repr_html_()}" for above, one in self._blocks()]
         return "".join([*parts, *([f"<p>{self._more()}</p>"] if self._more() else [])])
+
+
+def one_or_all(found: dict[str, One], several: bool) -> One | Results[One]:
+    """The results under several losses; the only one if no list of losses was asked for."""
+    return Results(found) if several else next(iter(found.values()))

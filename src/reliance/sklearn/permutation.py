@@ -13,6 +13,7 @@ from reliance.engine.inputs import prepare
 from reliance.methods.measuring import measure
 from reliance.models.calling import Model
 from reliance.results.importance import Importance
+from reliance.results.mapping import Results
 from reliance.sklearn import scorers
 from reliance.sklearn.replay import Replay, seed_of
 from reliance.sklearn.rows import Rows, read_rows
@@ -166,8 +167,8 @@ def _measured(
             names=part.names,
         )
         results = measure(problem, plan, "difference", "permutation_importance", quiet=True)
-        assert isinstance(results, dict)
-        found |= results
+        assert isinstance(results, Results)
+        found |= results.entries
     return found
 
 
