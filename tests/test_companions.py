@@ -189,7 +189,7 @@ def test_weighted_interactions_equal_literal_loops():
     y, weights = noisy(X), np.linspace(0.5, 2.0, 9)
     donors = plans.Shifts(n, 5, KEY).donors(range(n), range(5))
     found = literal_importances(X, y, donors, None, weights)
-    result = rl.interaction_importance(product, X, y, draws=5, weights=weights, rng=KEY, pairs=[(2, 0)])
+    result = rl.interaction_importance(product, X, y, draws=5, weights=weights, rng=KEY, between=[(2, 0)])
     assert result.pairs == (("x2", "x0"),)
     expected = found[0, 2][0] - found[0,][0] - found[2,][0]
     assert result.values[0] == pytest.approx(expected, rel=1e-12)
@@ -227,7 +227,7 @@ def test_metrics_groups_and_tables():
     X = rows(80, 4)
     y = (product(X) > 0).astype(int)
     result = rl.interaction_importance(
-        product, X, y, loss="auc", features={"left": [0, 1], "third": 2, "none": 3}, pairs=[("left", "third")], rng=0
+        product, X, y, loss="auc", features={"left": [0, 1], "third": 2, "none": 3}, between=[("left", "third")], rng=0
     )
     assert result.names == ("left × third",)
     assert np.isfinite(result.interval()).all()
@@ -258,15 +258,15 @@ def test_a_metric_without_rows_has_no_interval():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"pairs": []}, ValueError, "pairs is empty"),
-        ({"pairs": "x0"}, TypeError, "pass a list of pairs"),
-        ({"pairs": [0, 1]}, TypeError, "pairs holds 0"),
-        ({"pairs": [(0, 1, 2)]}, TypeError, "two features"),
-        ({"pairs": [(0, 7)]}, ValueError, "pairs holds 7"),
-        ({"pairs": [(0, "z")]}, ValueError, "pairs holds 'z', which is none of the features 'x0'"),
-        ({"pairs": [(0, 0)]}, ValueError, "share column 0"),
-        ({"pairs": [(0, 1), (1, 0)]}, ValueError, "twice"),
-        ({"pairs": [("a", "x0")], "features": {"a": [0, 1], "x0": 0}}, ValueError, "share column 0"),
+        ({"between": []}, ValueError, "between is empty"),
+        ({"between": "x0"}, TypeError, "pass a list of pairs"),
+        ({"between": [0, 1]}, TypeError, "between holds 0"),
+        ({"between": [(0, 1, 2)]}, TypeError, "two features"),
+        ({"between": [(0, 7)]}, ValueError, "between holds 7"),
+        ({"between": [(0, "z")]}, ValueError, "between holds 'z', which is none of the features 'x0'"),
+        ({"between": [(0, 0)]}, ValueError, "share column 0"),
+        ({"between": [(0, 1), (1, 0)]}, ValueError, "twice"),
+        ({"between": [("a", "x0")], "features": {"a": [0, 1], "x0": 0}}, ValueError, "share column 0"),
         ({"features": [0]}, ValueError, "takes two features"),
         ({"draws": 2}, ValueError, "draws=2 is too few"),
         ({"draws": 40}, ValueError, "draws=40 is more than the 19 shifts"),

@@ -180,7 +180,7 @@ def first(X):
         lambda: rl.model_reliance(first, X, Y, route=LONG),
         lambda: rl.relative_importance(first, X, Y, names=LONG, given=["none of them"]),
         lambda: rl.relative_importance(first, X, Y, given=["x0"], sampler=LONG[0]),
-        lambda: rl.interaction_importance(first, X, Y, names=LONG, pairs=[("none", LONG[0])]),
+        lambda: rl.interaction_importance(first, X, Y, names=LONG, between=[("none", LONG[0])]),
         lambda: rl.algorithm_reliance(LONG, X, Y),
         lambda: rl.algorithm_reliance(lambda X, y: first, X, Y, cv=LONG),
         lambda: rl.algorithm_reliance(lambda X, y: LONG, X, Y, cv=2),

@@ -29,6 +29,18 @@ ODD: dict[str, dict[str, Any]] = {
         "array": np.array([2, 3]),
     },
     "pairs": {"0": 0, "-1": -1, "1.5": 1.5, "true": True, "text": "some", "none": 1j, "array": np.array([2, 3])},
+    "between": {
+        "text": "x0x1",
+        "number": 3,
+        "empty": [],
+        "no pairs": [0, 1],
+        "three": [(0, 1, 2)],
+        "unknown": [(0, "age")],
+        "outside": [(0, P)],
+        "itself": [(1, 1)],
+        "twice": [(0, 1), (1, 0)],
+        "array": np.ones(3),
+    },
     "compare": {"text": "minus", "none": None, "list": ["ratio"], "number": 1, "array": np.array(["ratio", "ratio"])},
     "loss": {
         "unknown": "squared",

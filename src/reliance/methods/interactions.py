@@ -37,7 +37,7 @@ def interaction_importance(
     X: Array,
     y: Array | None = None,
     *,
-    pairs: Sequence[tuple[Any, Any]] | None = None,
+    between: Sequence[tuple[Any, Any]] | None = None,
     draws: int | str = 20,
     loss: Any = "squared_error",
     route: str = "auto",
@@ -61,7 +61,7 @@ def interaction_importance(
     ----------
     model, X, y, features, weights, rng, run, progress, names
         As in `ablation_importance`. ``features`` are those of which pairs are made, groups too.
-    pairs : list of pairs, optional
+    between : list of pairs of features, optional
         Pairs of names, or of column indices. None: every pair of the features.
     draws : int or "all"
         Shifts of one random ordering, at least 3, as in `permutation_importance`; or all n(n-1) pairs of rows.
@@ -92,7 +92,7 @@ def interaction_importance(
         raise ValueError(f"loss is a list of {len(loss)}: measure interactions under one loss at a time")
     check_choice(route, routes.ROUTES, "route")
     problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names)
-    chosen = _chosen_pairs(pairs, problem)
+    chosen = _chosen_pairs(between, problem)
     plan = _plan(problem, draws)
     singles = tuple({feature.columns: feature for pair in chosen for feature in pair}.values())
     joint = _joint(chosen, singles)
@@ -153,29 +153,29 @@ def _plan(problem: Problem, draws: int | str) -> Plan:
     return plans.Shifts(problem.n, count, problem.key)
 
 
-def _chosen_pairs(pairs: Any, problem: Problem) -> list[tuple[Feature, Feature]]:
+def _chosen_pairs(between: Any, problem: Problem) -> list[tuple[Feature, Feature]]:
     if len(problem.features) < 2:
         raise ValueError("an interaction takes two features, and there is one: name more in features=")
-    if pairs is None:
+    if between is None:
         return list(combinations(problem.features, 2))
-    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
-        raise TypeError(f"pairs={shown(pairs)}: pass a list of pairs of features, such as [(0, 1), (0, 2)]")
-    listed = list(pairs)
+    if isinstance(between, str) or not isinstance(between, Iterable):
+        raise TypeError(f"between={shown(between)}: pass a list of pairs of features, such as [(0, 1), (0, 2)]")
+    listed = list(between)
     if not listed:
-        raise ValueError("pairs is empty: pass at least one pair, or None for all")
+        raise ValueError("between is empty: pass at least one pair, or None for all")
     found: dict[frozenset[tuple[int, ...]], tuple[Feature, Feature]] = {}
     for pair in listed:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise TypeError(f"pairs holds {shown(pair)}: give pairs of two features, such as (0, 1)")
+            raise TypeError(f"between holds {shown(pair)}: give pairs of two features, such as (0, 1)")
         one, other = (_feature(entry, problem) for entry in pair)
         shared = set(one.columns) & set(other.columns)
         if shared:
             raise ValueError(
-                f"pairs holds {shown(pair)}, whose features share column {min(shared)}: make them disjoint"
+                f"between holds {shown(pair)}, whose features share column {min(shared)}: make them disjoint"
             )
         key = frozenset((one.columns, other.columns))
         if key in found:
-            raise ValueError(f"pairs holds {shown(one.name)} with {shown(other.name)} twice: name each pair once")
+            raise ValueError(f"between holds {shown(one.name)} with {shown(other.name)} twice: name each pair once")
         found[key] = (one, other)
     return list(found.values())
 
@@ -191,7 +191,9 @@ def _feature(entry: Any, problem: Problem) -> Feature:
                 break
             return feature
     known = listed([feature.name for feature in problem.features])
-    raise ValueError(f"pairs holds {shown(entry)}, which is none of the features {known}: give names or column indices")
+    raise ValueError(
+        f"between holds {shown(entry)}, which is none of the features {known}: give names or column indices"
+    )
 
 
 def _joint(chosen: list[tuple[Feature, Feature]], singles: tuple[Feature, ...]) -> tuple[Feature, ...]:
