@@ -222,8 +222,7 @@ SHARDED = """
     import random
     import jax, jax.numpy as jnp, numpy as np
     from reliance.engine import blocks, executors
-    from reliance.plans import designs as plans
-    from reliance import Run
+    from reliance import Run, plans
     from reliance.engine.inputs import prepare
 
     n, p, devices = 33, 2, jax.devices()
