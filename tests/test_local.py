@@ -188,6 +188,8 @@ def test_tables_and_intervals():
     assert "change of squared_error" in repr(result)
     assert "<table>" in result._repr_html_()
     assert result.to_dict()["rows"] == [2, 3]
+    assert result.draws_per_row == 5
+    assert not hasattr(result, "draws")  # of other results an array, the value of each draw
     shift = rl.local_importance(formula, X, loss="prediction_shift")
     assert (shift.values >= 0.0).all()
     with pytest.raises(ValueError, match="read-only"):

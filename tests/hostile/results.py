@@ -42,6 +42,7 @@ def results() -> dict[str, Any]:
         "ClassReliance": rl.model_class_reliance(rl.FiniteClass([score, weaker, plane]), X, Y, epsilon=3.0),
         "RelativeImportance": relative,
         "Delta": relative.delta("none", "rest"),
+        "Results": rl.permutation_importance(score, X, Y, draws=3, rng=KEY, loss=["squared_error", "absolute_error"]),
     }
 
 
@@ -58,6 +59,7 @@ NAMES = [
     "ClassReliance",
     "RelativeImportance",
     "Delta",
+    "Results",
 ]
 LEVELS = {
     "0": 0.0,
@@ -81,7 +83,21 @@ METHODS: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
         LEVELS,
         ("Importance", "AlgorithmReliance", "LocalImportance", "Interactions", "SplitComparison", "Delta"),
     ),
-    ("to_frame", "level", LEVELS, ("Importance", "AlgorithmReliance", "LocalImportance", "Interactions")),
+    (
+        "to_frame",
+        "level",
+        LEVELS,
+        (
+            "Importance",
+            "AlgorithmReliance",
+            "LocalImportance",
+            "Interactions",
+            "SplitComparison",
+            "Delta",
+            "RelativeImportance",
+            "Results",
+        ),
+    ),
     ("interval", "formulation", CHOICES, ("Importance",)),
     ("test", "alternative", CHOICES, ("Importance", "AlgorithmReliance", "Interactions", "SplitComparison", "Delta")),
     ("test", "method", CHOICES, ("Importance", "NullImportance")),
@@ -90,12 +106,12 @@ METHODS: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("goodness_of_fit", "method", CHOICES, ("NullImportance",)),
     ("position", "row", {"outside": N, "negative": -1, "text": "a", "float": 0.5, "none": None}, ("LocalImportance",)),
     ("delta", "first", {"unknown": "all", "none": None, "number": 0, "list": ["none"]}, ("RelativeImportance",)),
-    ("save", "path", {"none": None, "number": 3.5, "ending": "result.txt", "empty": ""}, ("Importance", "Impact")),
+    ("save", "path", {"none": None, "number": 3.5, "ending": "result.txt", "empty": ""}, tuple(NAMES)),
     (
         "plot",
         "kind",
         {"unknown": "pie", "none": None, "list": ["bar"]},
-        ("Importance", "Impact", "AlgorithmReliance", "NullImportance", "LocalImportance", "ClassReliance", "Delta"),
+        tuple(name for name in NAMES if name != "Results"),  # None is what its entries draw
     ),
 ]
 
@@ -118,7 +134,7 @@ def _methods() -> Iterator[Case]:
 
 
 def _numbers_of(result: Any) -> Any:
-    if isinstance(result, rl.RelativeImportance):
+    if isinstance(result, rl.Results):
         return np.stack([one.values for one in result.values()])
     return np.stack([result.lower, result.upper]) if isinstance(result, rl.ClassReliance) else result.values
 
@@ -135,13 +151,14 @@ def _saved(result: Any, ending: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"result.{ending}"
         result.save(path)
-        return rl.load(path).values
+        return _numbers_of(rl.load(path))
 
 
 def _writable(result: Any) -> Any:
     """Arrays of a copy are as read-only as those of the result."""
-    values = pickle.loads(pickle.dumps(result)).values
-    return [float(values.flags.writeable)]
+    again = pickle.loads(pickle.dumps(result))
+    one = next(iter(again.values())) if isinstance(again, rl.Results) else again
+    return [float(one.values.flags.writeable)]
 
 
 def _round_trips() -> Iterator[Case]:
@@ -152,11 +169,11 @@ def _round_trips() -> Iterator[Case]:
         yield case(name, "copied", lambda result: _numbers_of(copy.copy(result)))
         if name != "ClassReliance":  # its models may be functions
             yield case(name, "pickled", lambda result: _numbers_of(pickle.loads(pickle.dumps(result))))
-        if name not in ("RelativeImportance", "Delta"):
+        if name not in ("RelativeImportance", "Results", "Delta"):
             yield case(name, "strict JSON", _strict)
-    for name in ("Importance", "Impact", "AlgorithmReliance", "NullImportance"):
         for ending in ("json", "npz"):
             yield case(name, f"saved as {ending}", lambda result, ending=ending: _saved(result, ending))
+    for name in ("Importance", "Impact", "AlgorithmReliance", "NullImportance", "RelativeImportance", "Results"):
         yield Case(name, "unpickled readonly", lambda name=name: _writable(results()[name]), Number(lambda: [0.0]))
 
 

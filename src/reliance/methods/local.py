@@ -278,7 +278,7 @@ def _result(
         base=base.host_losses[0],
         quantity="prediction" if contributes else problem.losses[0].name,
         n=problem.n,
-        draws=plan.draws,
+        draws_per_row=plan.draws,
         key=problem.key,
         evaluations=np.asarray(evaluations, dtype=np.int64),
     )

@@ -35,7 +35,7 @@ class LocalImportance(Result):
         The row's own loss or prediction.
     quantity : str
         The loss, or "prediction".
-    n, draws : int
+    n, draws_per_row : int
         Rows of X, and K.
     key : int
         Of the random numbers.
@@ -50,7 +50,7 @@ class LocalImportance(Result):
     base: Floats
     quantity: str
     n: int
-    draws: int
+    draws_per_row: int
     key: int
     evaluations: NDArray[np.int64]
 
@@ -62,7 +62,7 @@ class LocalImportance(Result):
         "base": files.floats("m"),
         "quantity": files.text(),
         "n": files.Kept("count"),
-        "draws": files.Kept("count"),
+        "draws_per_row": files.Kept("count"),
         "key": files.Kept("key"),
         "evaluations": files.counts("p"),
     }
@@ -74,7 +74,7 @@ class LocalImportance(Result):
         """Confidence intervals ``(m, p, 2)`` for the mean over all draws, the row fixed."""
         if np.isnan(self.std_error).all():
             raise ValueError("one draw says nothing about the spread over draws: measure with draws=2 or more")
-        quantile = inference.t_quantile(level, max(self.draws - 1, 1))
+        quantile = inference.t_quantile(level, max(self.draws_per_row - 1, 1))
         return np.stack([self.values - quantile * self.std_error, self.values + quantile * self.std_error], axis=2)
 
     def to_frame(self, level: float = 0.95) -> Any:
@@ -122,4 +122,4 @@ class LocalImportance(Result):
         header = ["row", export.short(self.quantity, 20), *export.told_apart([self.names[j] for j in shown], 20)]
         m, p = self.values.shape
         closing = "" if max(m, p) <= _SHOWN else f"a part of {m} rows and {p} features; to_frame() has all"
-        return export.Table(f"local_importance: {what}, {self.draws} draws", header, cells, closing)
+        return export.Table(f"local_importance: {what}, {self.draws_per_row} draws", header, cells, closing)
