@@ -237,7 +237,7 @@ def test_a_network_that_is_not_its_layers_is_called(change, monkeypatch):
     model = network()
     change(model)
     assert calling.first_layer(model) is None
-    monkeypatch.setattr("reliance.exact.routes.FEWEST_COLUMNS", 1)
+    monkeypatch.setattr("reliance.exact.first_layer.FEWEST_COLUMNS", 1)
     with torch.no_grad():
         check_reliance(model, lambda Z: model(torch.from_numpy(Z)).numpy(), X, y, "first_layer")
 
@@ -355,7 +355,7 @@ def test_a_first_layer_is_compared_on_replaced_rows(monkeypatch):
             return np.minimum(super().__call__(X), high)
 
     model = Outside(np.ones((3, 2)), 0.0, lambda H: H.sum(axis=1))
-    monkeypatch.setattr("reliance.exact.routes.FEWEST_COLUMNS", 1)
+    monkeypatch.setattr("reliance.exact.first_layer.FEWEST_COLUMNS", 1)
     with pytest.warns(UserWarning, match="route='first_layer': model .*Outside does not predict"):
         check_reliance(model, model, X, y, "first_layer")
 

@@ -5,20 +5,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from reliance._core.arrays import Array, Device, Namespace, device, itemsize, namespace
 from reliance.data.features import Feature
 from reliance.engine import kernels
-from reliance.engine.executors import Base
 from reliance.engine.inputs import Problem
 from reliance.exact import trust
+from reliance.exact.called import Called
+from reliance.exact.distinct import Distinct, classes_of
+from reliance.exact.protocol import Exchange, Measured, Opening, Route
 from reliance.models import calling
 from reliance.models.calling import Model
+from reliance.plans import Plan
 
 # Below so many columns recomputing the product costs no more than adding the pre-activations.
 FEWEST_COLUMNS = 64
+# What a row of the rest costs of a row of the model: less than one, however much.
+_REST = 0.5
 
 
 @dataclass(frozen=True)
@@ -110,17 +115,48 @@ class PreactivationStore:
         return kernels.summed_rows
 
 
-def first_layer_problem(problem: Problem, base: Base, fewest: int = FEWEST_COLUMNS) -> Problem | None:
-    """The same problem behind its first layer: rows are pre-activations, the model is the rest; None if it has none.
+class FirstLayer(Route):
+    """The rest of a model, behind its first layer; with donors of equal values once."""
 
-    Raises `trust.Disagreement` if the rest does not predict from pre-activations what the model predicts.
-    """
-    found = calling.first_layer(problem.model.source)
-    if found is None or len(problem.store.shape) != 1 or not fewest <= problem.flat.shape[1] == found.weight.shape[0]:
-        return None
-    trust.check_first_layer(problem, base, found)
-    preactivations = problem.flat @ found.weight + found.bias
-    store = PreactivationStore(problem.flat, found.weight, preactivations)
+    name, says = "first_layer", "its first layer and the rest predict"
+
+    def pairs(self, question: Exchange) -> Opening[Measured]:
+        problem = question.problem
+        found, columns = calling.first_layer(problem.model.source), int(problem.flat.shape[1])
+        if found is None or len(problem.store.shape) != 1 or columns != found.weight.shape[0]:
+            return (
+                "needs a torch.nn.Sequential that begins with Linear, or rl.models.FirstLayer, on rows of one dimension"
+            )
+        if columns < FEWEST_COLUMNS and not question.forced:
+            return f"pays from {FEWEST_COLUMNS} columns on"
+        return partial(_opened, question, found)
+
+
+def _opened(question: Exchange, layer: calling.FirstLayer) -> _Behind:
+    """Raises `trust.Disagreement` if the rest does not predict from pre-activations what the model predicts."""
+    problem = question.problem
+    trust.check_first_layer(problem, question.base, layer)
+    store = PreactivationStore(problem.flat, layer.weight, problem.flat @ layer.weight + layer.bias)
     # The session is the whole model's: the rest's modules are its own.
-    model = Model(found.rest, found.rest, session=problem.model.session)
-    return dataclasses.replace(problem, store=store, model=model)
+    model = Model(layer.rest, layer.rest, session=problem.model.session)
+    return _Behind(question, dataclasses.replace(problem, store=store, model=model))
+
+
+@dataclass(frozen=True, eq=False)
+class _Behind:
+    """``problem``: the same behind the first layer, rows are pre-activations, the model is the rest."""
+
+    question: Exchange
+    problem: Problem
+
+    def _plan(self, feature: Feature) -> tuple[str, Plan]:
+        classes = None if self.question.forced else classes_of(self.question, feature)
+        return (FirstLayer.name, self.question.plan) if classes is None else (Distinct.name, classes)
+
+    def cost(self, feature: Feature) -> float | str:
+        return _REST * self.problem.n * self._plan(feature)[1].columns
+
+    def jobs(self, features: tuple[Feature, ...]) -> list[Called]:
+        # One at a time: each feature has its own two terms of the pre-activations.
+        ways = ((feature, *self._plan(feature)) for feature in features)
+        return [Called(route, self.problem, self.question.base, plan, (feature,)) for feature, route, plan in ways]

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference
+from reliance.data.features import Feature
 from reliance.exact.joint_moments import Monomial
-from reliance.exact.linear import LinearRoute
+from reliance.exact.protocol import Summarizer
 from reliance.inference.summary import Summary, null_value
 from reliance.plans import Plan
+
+if TYPE_CHECKING:
+    from reliance.exact.linear import LinearReading
 
 Floats = NDArray[np.float64]
 # Below this share of what its terms could add up to, a sum of squares has cancelled: at 1e-3 errors keep 12 digits.
@@ -51,32 +56,30 @@ def _collected(terms: Iterable[tuple[Monomial, Floats | float]]) -> dict[Monomia
     return found
 
 
-def linear_summaries(
-    route: LinearRoute, base_losses: Floats, plan: Plan, compare: str, *, keep_rows: bool = False
-) -> dict[str, Summary]:
-    """Summaries of the features that a linear model uses, by name: all pairs, squared error.
+def linear_summaries(route: LinearReading, features: Sequence[Feature], summarizer: Summarizer) -> dict[str, Summary]:
+    """Summaries of some features that a linear model uses, by name: all pairs, squared error.
 
     Values of single rows, and features for which the moments lose digits, are computed row by row.
     """
-    weights = route.problem.host_weights
-    known: list[Summary | None] = [None] * len(route.used)
-    if plan.n > 2 and not keep_rows:
+    plan, every = summarizer.plan, route.problem.features
+    known: list[Summary | None] = [None] * len(every)
+    if plan.n > 2 and not summarizer.keep_rows:
         with np.errstate(over="ignore", invalid="ignore"):
-            known = _from_moments(route, base_losses, plan, compare)
-    found = {}
-    for feature, used, summary in zip(route.problem.features, route.used, known, strict=True):
-        if used:
-            found[feature.name] = summary or inference.summarize(
-                route.moments(feature), base_losses, weights, plan, compare, keep_rows=keep_rows
-            )
-    return found
+            known = _from_moments(route, summarizer.base_losses, plan, summarizer.compare)
+    closed = {feature.name: summary for feature, summary in zip(every, known, strict=True) if summary is not None}
+    return {
+        feature.name: closed[feature.name].resting_on(summarizer.supports[feature.name], plan.n)
+        if feature.name in closed
+        else summarizer(feature, route.moments(feature))
+        for feature in features
+    }
 
 
-def _from_moments(route: LinearRoute, base_losses: Floats, plan: Plan, compare: str) -> list[Summary | None]:
+def _from_moments(route: LinearReading, base_losses: Floats, plan: Plan, compare: str) -> list[Summary | None]:
     """Summaries of all features from their joint moments alone; None where these lose digits.
 
-    The names are those of `LinearRoute`, `variance.kernel` and `inference.summarize`, here with polynomials of a row's
-    z, e and w in place of its numbers.
+    The names are those of `LinearReading`, `variance.kernel` and `inference.summarize`, here with polynomials of a
+    row's z, e and w in place of its numbers.
     """
     n, draws, weights = plan.n, plan.draws, route.problem.host_weights
     one, z = Polynomial({(0, 0, 0): 1.0}), Polynomial({(1, 0, 0): 1.0})
@@ -110,7 +113,7 @@ def _from_moments(route: LinearRoute, base_losses: Floats, plan: Plan, compare: 
     ]
 
 
-def _precise(route: LinearRoute, polynomial: Polynomial, squares: Floats) -> NDArray[np.bool_]:
+def _precise(route: LinearReading, polynomial: Polynomial, squares: Floats) -> NDArray[np.bool_]:
     """Whether a polynomial's sum of squares is not small against those of its terms."""
     sizes = [abs(f) * np.sqrt(route.sums[2 * a, 2 * b, 2 * c]) for (a, b, c), f in polynomial.terms.items()]
     return np.asarray(squares > _CANCELLED * np.asarray(sum(sizes)) ** 2)

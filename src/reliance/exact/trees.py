@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from reliance._core import arrays, threads
 from reliance.data.features import Feature
-from reliance.engine import blocks, known_models
+from reliance.engine import blocks
 from reliance.engine.executors import Base
 from reliance.engine.inputs import Problem
 from reliance.engine.reductions import Accumulator, Moments
@@ -28,6 +28,7 @@ from reliance.exact.tree_blocks import MaskEngine, Setting, TreeEngine, WalkEngi
 from reliance.exact.trust import Disagreement
 from reliance.losses.outputs import is_whole
 from reliance.models import ensembles
+from reliance.models.ensembles import Ensemble
 from reliance.plans import Tile
 
 Advance = Callable[[int], None]
@@ -36,11 +37,12 @@ B = TypeVar("B")
 
 
 @dataclass(frozen=True, eq=False)
-class TreeRoute:
+class TreeReading:
     """A tree ensemble, with the cells of each column that some tree splits on."""
 
     setting: Setting
     cells: dict[int, Cells]
+    joint: dict[tuple[int, ...], Cells] = field(default_factory=dict)
 
     @cached_property
     def deep(self) -> bool:
@@ -54,8 +56,11 @@ class TreeRoute:
 
     def cells_of(self, columns: tuple[int, ...]) -> Cells:
         """The cells of some columns together."""
-        parts = [self.cells[column] for column in columns]
-        return parts[0] if len(parts) == 1 else joint_cells(parts)
+        if len(columns) == 1:
+            return self.cells[columns[0]]
+        if columns not in self.joint:
+            self.joint[columns] = joint_cells([self.cells[column] for column in columns])
+        return self.joint[columns]
 
     def takes(self, columns: tuple[int, ...]) -> bool:
         """Whether the trees alone can measure these columns together; otherwise the model is called for each cell."""
@@ -123,14 +128,8 @@ class TreeRoute:
         return blocks.Run({name: moments[id(cells)] for name, cells in wanted.items()}, (height, width))
 
 
-def tree_route(problem: Problem, base: Base) -> TreeRoute | None:
-    """The route of a tree ensemble, if the model is one that can be read.
-
-    Raises `trust.Disagreement` if the trees do not predict what their library predicts.
-    """
-    ensemble = known_models.ensemble(problem)
-    if ensemble is None or len(problem.store.shape) != 1:
-        return None
+def read(problem: Problem, base: Base, ensemble: Ensemble) -> TreeReading:
+    """Raises `trust.Disagreement` if the trees do not predict what their library predicts."""
     trust.check_trees(problem, base, ensemble)
     used = np.unique(ensemble.feature[ensemble.feature >= 0]).tolist()
 
@@ -139,7 +138,7 @@ def tree_route(problem: Problem, base: Base) -> TreeRoute | None:
 
     found = list(in_order(lambda column: column_cells(ensemble, column, host(column)), used, _workers(problem)))
     setting = Setting(problem, base, ensemble, skeleton(ensemble))
-    return TreeRoute(setting, dict(zip(used, found, strict=True)))
+    return TreeReading(setting, dict(zip(used, found, strict=True)))
 
 
 def _block_rows(problem: Problem, engine: TreeEngine, held: int, workers: int) -> int:

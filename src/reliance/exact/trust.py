@@ -12,6 +12,7 @@ from reliance._core.arrays import Array
 from reliance.engine import blocks
 from reliance.engine.executors import Base, predict_rows
 from reliance.engine.inputs import Problem
+from reliance.exact.protocol import Route
 from reliance.models import calling, ensembles
 from reliance.models.calling import FirstLayer, Model
 from reliance.models.ensembles import Ensemble
@@ -25,32 +26,23 @@ class Disagreement(Exception):
     """A shortcut, as it was read from a model, does not predict what the model predicts."""
 
 
-def warn(problem: Problem, route: str) -> None:
+def warn(problem: Problem, route: Route) -> None:
     """Said where the model is called instead."""
     warnings.warn(f"{words(problem, route)}: it is called instead", UserWarning, stacklevel=3)
 
 
-def words(problem: Problem, route: str) -> str:
-    what = {
-        "linear": "its coefficients say",
-        "trees": "the trees that were read from it predict",
-        "first_layer": "its first layer and the rest predict",
-    }[route]
-    return f"route={route!r}: model {calling.name_of(problem.model.source)[:80]} does not predict what {what}"
+def words(problem: Problem, route: Route) -> str:
+    name = calling.name_of(problem.model.source)[:80]
+    return f"route={route.name!r}: model {name} does not predict what {route.says}"
 
 
-def reproduces(
+def _reproduces(
     problem: Problem,
     base: Base,
     form: tuple[Floats, float],
-    claimed: Floats | None = None,
-    lenders: Array | None = None,
+    claimed: Floats | None,
+    lenders: Array | None,
 ) -> bool:
-    """Whether coefficients and intercept give the model's predictions up to rounding.
-
-    ``claimed (n,)``: what they say of the rows, if that is known already. ``lenders (N, P)``: who lends, if not the
-    rows themselves. To be asked inside the model's session.
-    """
     coef, intercept = form
     precision = arrays.epsilon(base.predictions)
     predictions = _host(base.predictions).reshape(-1)
@@ -64,6 +56,22 @@ def reproduces(
     replaced = _host(block) @ coef + intercept
     found = _host(_called(problem, block)).reshape(-1)
     return len(found) == len(replaced) and same(replaced, found, scale + float(np.max(np.abs(replaced))), precision)
+
+
+def check_linear(
+    problem: Problem,
+    base: Base,
+    form: tuple[Floats, float],
+    claimed: Floats | None = None,
+    lenders: Array | None = None,
+) -> None:
+    """Raise `Disagreement` unless coefficients and intercept give the model's predictions up to rounding.
+
+    ``claimed (n,)``: what they say of the rows, if that is known already. ``lenders (N, P)``: who lends, if not the
+    rows themselves. To be asked inside the model's session.
+    """
+    if not _reproduces(problem, base, form, claimed, lenders):
+        raise Disagreement
 
 
 def check_trees(problem: Problem, base: Base, ensemble: Ensemble) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from reliance.engine import blocks
 from reliance.engine.executors import Base, Caller
 from reliance.engine.inputs import Problem, check_choice
 from reliance.engine.reductions import Moments, joined
-from reliance.exact.routes import Job
+from reliance.exact.called import Called
+from reliance.exact.protocol import Measured
+from reliance.exact.routes import Done
 from reliance.inference import freedom
 from reliance.inference.freedom import Support
 from reliance.inference.summary import Floats, Summary
@@ -164,8 +166,9 @@ def measure_until(
     if stopped in ("", "rows") and done == exhausted:
         stopped = "all pairs"
     stopped = stopped or ("budget" if goal.budget is not None else "limit")
-    job = Job("plain", problem.features, plan, problem)
-    return collect(problem, base, plan, compare, method, [job], replace(run, moments=moments), stopped=stopped)
+    job = Called("plain", problem, base, plan, problem.features)
+    answer: Measured = job.answer(moments, run.block)
+    return collect(problem, base, plan, compare, method, Done((job,), (answer,)), stopped=stopped)
 
 
 def _most_draws(problem: Problem, goal: Until, exhausted: float) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,11 @@ from reliance._core.streams import Indices, as_indices
 from reliance.data.features import Feature
 from reliance.engine.executors import Base
 from reliance.engine.inputs import Problem
-from reliance.engine.reductions import Moments
 from reliance.exact.distinct import distinct_values
-from reliance.exact.routes import Job
+from reliance.exact.protocol import Measured
+from reliance.exact.routes import Done
 from reliance.losses.formulas import is_numeric
 from reliance.losses.outputs import output
-from reliance.plans import Plan
 from reliance.results.curves import Curve
 
 Floats = NDArray[np.float64]
@@ -82,26 +80,20 @@ def _individual_bytes(problem: Problem, outputs: int, route: str) -> int:
     return 8 * n * outputs * (sum(sizes) + sum(tables))
 
 
-def curves_of(
-    problem: Problem, base: Base, plan: Plan, jobs: list[Job], moments: Mapping[str, tuple[Moments, ...]]
-) -> dict[str, Curve]:
-    """The curves of all features, from the moments of the outputs, which stand behind those of the losses."""
+def curves_of(problem: Problem, base: Base, done: Done[Measured]) -> dict[str, Curve]:
+    """The curves of all features, from what is known about the outputs, which stand behind the losses."""
     found = {}
-    for job in jobs:
-        for feature in job.features:
-            speakers = _speakers(problem, feature)
-            columns = [_host(problem.flat[:, column])[speakers] for column in feature.columns]
-            values = columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
-            parts = _parts(job, feature, base, plan, speakers, moments, len(problem.losses))
-            shape = _outputs(problem, base)
-            shape = () if shape == (1,) else shape
-            mean = np.stack([part[0] for part in parts], axis=-1).reshape((len(speakers), *shape))
-            ice = None
-            if "ice" in problem.keep:
-                ice = np.stack([part[1] for part in parts if part[1] is not None], axis=-1)
-                ice = ice.reshape((problem.n, len(speakers), *shape))
-            found[feature.name] = Curve(values, mean, ice, _labels(problem, feature, columns))
-    return {feature.name: found[feature.name] for feature in problem.features}
+    shape = _outputs(problem, base)
+    shape = () if shape == (1,) else shape
+    for feature in problem.features:
+        speakers = _speakers(problem, feature)
+        columns = [_host(problem.flat[:, column])[speakers] for column in feature.columns]
+        values = columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
+        means, tables = _parts(done.answer(feature), feature, problem, base, speakers)
+        mean = np.stack(means, axis=-1).reshape((len(speakers), *shape))
+        ice = np.stack(tables, axis=-1).reshape((problem.n, len(speakers), *shape)) if tables else None
+        found[feature.name] = Curve(values, mean, ice, _labels(problem, feature, columns))
+    return found
 
 
 def _labels(problem: Problem, feature: Feature, columns: list[Floats]) -> tuple[str, ...] | None:
@@ -116,33 +108,16 @@ def _labels(problem: Problem, feature: Feature, columns: list[Floats]) -> tuple[
 
 
 def _parts(
-    job: Job,
-    feature: Feature,
-    base: Base,
-    plan: Plan,
-    speakers: Indices,
-    moments: Mapping[str, tuple[Moments, ...]],
-    first: int,
-) -> list[tuple[Floats, Floats | None]]:
-    """For each output the mean and the individual curves, at the values of the speakers."""
-    problem = job.problem
-    weights, ice = problem.host_weights, "ice" in problem.keep
-    found: list[tuple[Floats, Floats | None]] = []
-    for index, own in enumerate(base.host_losses[first:]):
-        level, table = inference.risk(own, weights), None
-        if job.linear is not None:
-            z = job.linear.effect(feature)
-            change = z[speakers] - inference.risk(z, weights)
-            table = z[speakers] - z[:, None] if ice else None
-        elif job.moments is not None:  # not used
-            change, table = np.zeros(len(speakers)), np.zeros((problem.n, len(speakers))) if ice else None
-        else:
-            one = moments[feature.name][first + index]
-            rows = problem.n if weights is None else float(np.sum(weights))
-            change = one.donor_sum[speakers] / rows
-            table = None if one.table is None else job.plan.by_donor(one.table, speakers)
-        found.append((level + change, None if table is None else own[:, None] + table))
-    return found
+    answer: Measured, feature: Feature, problem: Problem, base: Base, speakers: Indices
+) -> tuple[list[Floats], list[Floats]]:
+    """For each output the mean and, if they are kept, the individual curves, at the values of the speakers."""
+    means, tables = [], []
+    for index, own in enumerate(base.host_losses[len(problem.losses) :], len(problem.losses)):
+        change, table = answer.curve(feature, index, speakers, "ice" in problem.keep)
+        means.append(inference.risk(own, problem.host_weights) + change)
+        if table is not None:
+            tables.append(own[:, None] + table)
+    return means, tables
 
 
 def _speakers(problem: Problem, feature: Feature) -> Indices:

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.arrays import Array, namespace
-from reliance._core.streams import Indices
 from reliance._core.words import shown
 from reliance.data.features import Feature
-from reliance.engine import blocks, known_models
-from reliance.engine.constant_plans import Constants, ConstantStore
 from reliance.engine.executors import Base, Caller
 from reliance.engine.inputs import Problem
-from reliance.exact import trust
-from reliance.exact.cells import Cells
-from reliance.exact.trees import TreeRoute, tree_route
-from reliance.exact.trust import Disagreement
+from reliance.exact import routes
+from reliance.exact.held import Held, HeldAt
 from reliance.losses.formulas import float_dtype
 from reliance.losses.functions import Loss
 
@@ -30,31 +23,6 @@ Floats = NDArray[np.float64]
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Quantiles
-
-
-class Held(NamedTuple):
-    """The m distinct values that a feature is held at.
-
-    Attributes
-    ----------
-    rows : integers (m,)
-        A row of X that has each value.
-    values : array (m,)
-        In the dtype of the column.
-    place : integers (Q,)
-        Which of them each quantile is.
-    spread : float
-        The standard deviation of the feature; 0 if it is constant.
-    """
-
-    rows: Indices
-    values: NDArray[Any]
-    place: Indices
-    spread: float
-
-    @property
-    def points(self) -> Floats:
-        return self.values[self.place].astype(np.float64)
 
 
 def held_values(problem: Problem, feature: Feature, probabilities: Floats) -> Held:
@@ -125,118 +93,7 @@ def answers(
 ) -> tuple[dict[str, Answer], tuple[int, int]]:
     """Every feature's impact, by the cheapest way that is exact; and the shape of a block."""
     found = {name: Answer(np.zeros(len(one.rows)), 0, "constant") for name, one in held.items() if one.spread == 0.0}
-    block, coef = (0, 0), _coefficients(problem, base) if route == "auto" else None
-    if coef is not None:
-        for feature in _without(problem.features, found):
-            size = float(abs(coef[feature.columns[0]]))
-            found[feature.name] = Answer(np.full(len(held[feature.name].rows), size), 0, "linear")
-        return found, block
-    trees = _trees(problem, base) if route == "auto" else None
-    with blocks.progress(problem, 0) as advance:
-        if trees is not None:
-            try:
-                known, block = _by_trees(trees, _without(problem.features, found), held, advance)
-                found |= known
-            except Disagreement:
-                trust.warn(problem, "trees")
-                trees = None
-        left = _without(problem.features, found)
-        if left:
-            lines = {f.name: _lines(held[f.name], None if trees is None else trees.cells[f.columns[0]]) for f in left}
-            known, block = _by_model(problem, base, call, left, held, lines, advance)
-            found |= known
-    return found, block
-
-
-def _without(features: Iterable[Feature], found: dict[str, Answer]) -> tuple[Feature, ...]:
-    return tuple(feature for feature in features if feature.name not in found)
-
-
-def _coefficients(problem: Problem, base: Base) -> Floats | None:
-    """The coefficients of a linear model, if they are what predicts."""
-    form = known_models.linear_form(problem)
-    if form is None:
-        return None
-    if trust.reproduces(problem, base, form):
-        return form[0]
-    trust.warn(problem, "linear")
-    return None
-
-
-def _trees(problem: Problem, base: Base) -> TreeRoute | None:
-    try:
-        return tree_route(problem, base)
-    except Disagreement:
-        trust.warn(problem, "trees")
-        return None
-
-
-def _impact(one: Held, n: int, changes: Floats, squares: Floats) -> Floats:
-    """sigma(y - y_kq) / sigma(x_k), from the sums over the rows of the change of the prediction and of its square.
-
-    The row that has the value itself does not change, so the variance is at least 1/n of the mean square: the
-    difference of the two sums keeps its digits.
-    """
-    variance = np.maximum(squares - changes**2 / n, 0.0) / (n - 1)
-    return np.asarray(np.sqrt(variance) / one.spread)
-
-
-def _by_trees(
-    trees: TreeRoute, features: tuple[Feature, ...], held: dict[str, Held], advance: blocks.Reporter
-) -> tuple[dict[str, Answer], tuple[int, int]]:
-    """Features that no tree splits on, and those whose tables come from the trees: donor sums at the held values."""
-    n = trees.setting.problem.n
-    unused = [feature for feature in features if not trees.used(feature)]
-    taken = [feature for feature in features if trees.used(feature) and not trees.deep and trees.takes(feature.columns)]
-    found = {feature.name: Answer(np.zeros(len(held[feature.name].rows)), 0, "unused") for feature in unused}
-    wanted = {feature.name: trees.cells[feature.columns[0]] for feature in taken}
-    if not wanted:
-        return found, (0, 0)
-    advance.expect(n * sum(cells.number for cells in wanted.values()))
-    run = trees.moments(wanted, advance)
-    for name, cells in wanted.items():
-        changes, squares = (moments.donor_sum[held[name].rows] for moments in run.moments[name])
-        found[name] = Answer(_impact(held[name], n, changes, squares), n * cells.number, "trees")
-    return found, run.block
-
-
-def _lines(one: Held, cells: Cells | None) -> tuple[Indices, Indices]:
-    """Which of the m values are evaluated, (e,), and which of these speaks for each value, (m,).
-
-    All of them; but of values in one cell of a tree ensemble, which it does not tell apart, one.
-    """
-    if cells is None:
-        every = np.arange(len(one.rows))
-        return every, every
-    _, first, speaker = np.unique(cells.label[one.rows], return_index=True, return_inverse=True)
-    return first, speaker
-
-
-def _by_model(
-    problem: Problem,
-    base: Base,
-    call: Caller,
-    features: tuple[Feature, ...],
-    held: dict[str, Held],
-    lines: dict[str, tuple[Indices, Indices]],
-    advance: blocks.Reporter,
-) -> tuple[dict[str, Answer], tuple[int, int]]:
-    """By calling the model. Features that are held at equally many values share filled blocks."""
-    counts = {feature.name: len(lines[feature.name][0]) for feature in features}
-    advance.expect(problem.n * sum(counts.values()))
-    found, block = {}, (0, 0)
-    for count in sorted(set(counts.values())):
-        together = tuple(feature for feature in features if counts[feature.name] == count)
-        table = np.zeros((count, problem.flat.shape[1]), dtype=held[together[0].name].values.dtype)
-        for feature in together:
-            table[:, feature.columns[0]] = held[feature.name].values[lines[feature.name][0]]
-        replaced = dataclasses.replace(problem, store=ConstantStore.over(problem.store, table))
-        run = blocks.evaluate(replaced, Constants(problem.n, count), base, call, together, advance)
-        block = max(block, run.block)
-        for feature in together:
-            changes, squares = (moments.draw_sum for moments in run.moments[feature.name])
-            assert changes is not None
-            assert squares is not None
-            impact = _impact(held[feature.name], problem.n, changes, squares)[lines[feature.name][1]]
-            found[feature.name] = Answer(impact, problem.n * count, "plain")
-    return found, block
+    rest = tuple(feature for feature in problem.features if feature.name not in found)
+    done = routes.answered(HeldAt(problem, base, held), call, route, rest)
+    ways = zip(rest, done.evaluations(rest), done.routes(rest), strict=True)
+    return found | {f.name: Answer(done.answer(f).found[f.name], count, way) for f, count, way in ways}, done.block

@@ -90,7 +90,7 @@ def interaction_importance(
     """
     if isinstance(loss, list | tuple):
         raise ValueError(f"loss is a list of {len(loss)}: measure interactions under one loss at a time")
-    check_choice(route, routes.ROUTES, "route")
+    check_choice(route, routes.names(), "route")
     problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names)
     chosen = _chosen_pairs(between, problem)
     plan = _plan(problem, draws)
@@ -102,9 +102,8 @@ def interaction_importance(
     with blocks.session(problem):
         base = blocks.base_pass(problem, call)
         risk = base_risks(problem, base, "difference")[0]
-        jobs = routes.jobs(problem, base, plan, route)
-        measured, jobs = routes.run(problem, jobs, base, call, route)
-    moments = {name: of_losses[0] for name, of_losses in routes.all_moments(measured, jobs).items()}
+        done = routes.measure(problem, base, call, plan, route)
+    moments = {f.name: done.answer(f).moments(f)[0] for f in problem.features}
     known = has_rows(problem.losses[0])
     found = [
         _interaction(problem, plan, [moments[f.name] for f in (both, *pair)], known)
@@ -131,7 +130,7 @@ def interaction_importance(
         n=problem.n,
         draws_per_row=plan.draws,
         loss=problem.losses[0].name,
-        evaluations=sum(len(job.features) * job.evaluations for job in jobs),
+        evaluations=sum(done.evaluations(problem.features)),
         key=problem.key,
     )
 

@@ -15,20 +15,19 @@ from reliance._core.arrays import Array
 from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import shown
-from reliance.data.features import Feature
 from reliance.engine import blocks, known_models
 from reliance.engine.executors import Base, Caller
 from reliance.engine.inputs import Problem, Progress, prepare
 from reliance.engine.reductions import Moments
-from reliance.engine.stores import ArrayStore, Lent
+from reliance.engine.stores import ArrayStore
 from reliance.exact import routes, trust
-from reliance.exact.distinct import distinct_values
+from reliance.exact.linear import Linear
+from reliance.exact.protocol import ChosenRows, Exchange
 from reliance.inference import identified
 from reliance.losses import outputs
 from reliance.losses.functions import Metric
 from reliance.methods.measuring import checked_shifts
 from reliance.plans import Pairs, Plan, Shifts
-from reliance.plans.partial import some_rows
 from reliance.results.local import LocalImportance
 
 Floats = NDArray[np.float64]
@@ -122,20 +121,20 @@ def local_importance(
         base = blocks.base_pass(some, call)
         if contributes:
             some, base = _with_output(some, base)
-            closed = _linear(problem, some, base, bool(center), draws == "all")
-            if closed is not None:
-                return _result(problem, base, chosen, plan, closed, np.zeros_like(closed), [0] * closed.shape[1], True)
-        if chosen is None:
-            jobs = routes.jobs(some, base, plan, "auto")
-            measured, jobs = routes.run(some, jobs, base, call, "auto")
-            found = routes.all_moments(measured, jobs)
-            count = {f.name: job.evaluations for job in jobs for f in job.features}
-        else:
-            found, count = _of_some(problem, some, base, call, plan, chosen)
-    moments = [found[f.name][0] for f in problem.features]
+            if not center:
+                values = _uncentred(problem, some, base)
+                nothing = [0] * values.shape[1]
+                return _result(problem, base, chosen, plan, values, np.zeros_like(values), nothing, True)
+        question = (
+            Exchange(problem=some, base=base, plan=plan)
+            if chosen is None
+            else ChosenRows(problem=problem, base=base, plan=plan, some=some, rows=chosen)
+        )
+        done = routes.answered(question, call)
+    moments = [done.answer(f).moments(f)[0] for f in problem.features]
     values = np.stack([_mean_change(m, plan, contributes) for m in moments], axis=1)
     errors = np.stack([plan.row_errors(m.row_sum, m.row_squares) for m in moments], axis=1)
-    return _result(problem, base, chosen, plan, values, errors, [count[f.name] for f in problem.features], contributes)
+    return _result(problem, base, chosen, plan, values, errors, done.evaluations(problem.features), contributes)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -150,46 +149,19 @@ def _mean_change(moments: Moments, plan: Plan, contributes: bool) -> Floats:
     return np.asarray(0.0 - moments.row_sum / (plan.draws + own))
 
 
-def _linear(problem: Problem, some: Problem, base: Base, center: bool, everything: bool) -> Floats | None:
-    """``(m, p)``: the exact contributions of a linear model; None of any other, or if they are wanted of some draws."""
-    form, flat = known_models.linear_form(problem), problem.flat
-    if not center and form is None:
+def _uncentred(problem: Problem, some: Problem, base: Base) -> Floats:
+    """``(m, p)``: what a linear model adds up, b_j x_ij."""
+    form = known_models.linear_form(problem)
+    if form is None:
         raise ValueError(
-            "center=False needs a linear model (a linear regressor of scikit-learn, also behind StandardScaler, or "
-            "rl.models.Linear), because only its predictions are sums of b_j x_ij: pass center=True"
+            f"center=False {Linear.needs}, because only its predictions are sums of b_j x_ij: pass center=True"
         )
-    if form is None or (center and not everything):
-        return None
-    if not trust.reproduces(some, base, form, lenders=flat):
-        if not center:
-            raise ValueError(f"center=False: {trust.words(problem, 'linear')}")
-        trust.warn(problem, "linear")
-        return None
+    try:
+        trust.check_linear(some, base, form, lenders=problem.flat)
+    except trust.Disagreement:
+        raise ValueError(f"center=False: {trust.words(problem, Linear())}") from None
     coef, x = form[0], _host(some.flat)
-    if center:
-        x = x - np.stack([_host(flat[:, column]).mean() for column in range(flat.shape[1])])
     return np.stack([x[:, list(f.columns)] @ coef[list(f.columns)] for f in problem.features], axis=1)
-
-
-def _of_some(
-    problem: Problem, some: Problem, base: Base, call: Caller, plan: Any, chosen: Indices
-) -> tuple[dict[str, tuple[Moments, ...]], dict[str, int]]:
-    """The moments of chosen rows: donors with equal values once, where all of them lend."""
-    parts: list[tuple[tuple[Feature, ...], Any]] = []
-    rest = problem.features
-    if plan.rectangular:
-        classes = {f.name: distinct_values(problem, f) for f in problem.features}
-        parts = [((f,), classes[f.name]) for f in problem.features if classes[f.name] is not None]
-        rest = tuple(f for f in problem.features if classes[f.name] is None)
-    if rest:
-        parts.append((rest, plan))
-    lent = dataclasses.replace(some, store=Lent(some.flat, some.store.shape, problem.flat))
-    moments: dict[str, tuple[Moments, ...]] = {}
-    count = {f.name: len(chosen) * whole.columns for features, whole in parts for f in features}
-    with blocks.progress(problem, sum(count.values())) as advance:
-        for features, whole in parts:
-            moments |= blocks.evaluate(lent, some_rows(whole, chosen), base, call, features, advance).moments
-    return moments, count
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -8,16 +8,12 @@ from typing import Any
 from reliance import inference, plans
 from reliance._core.words import shown
 from reliance.engine import blocks
-from reliance.engine.blocks import Run
 from reliance.engine.executors import Base, Caller
 from reliance.engine.inputs import CURVES, NEED_PAIRS, Problem, check_choice, check_draws
-from reliance.engine.reductions import Moments
-from reliance.exact import linear_summaries as summaries
 from reliance.exact import routes
-from reliance.exact.routes import Job
+from reliance.exact.protocol import Measured, Summarizer
+from reliance.exact.routes import Done
 from reliance.inference import freedom, identified
-from reliance.inference.freedom import Support
-from reliance.inference.summary import Floats, Summary
 from reliance.losses.functions import Metric, has_rows
 from reliance.methods import curves
 from reliance.plans import Plan
@@ -61,10 +57,9 @@ def measure(
         base_risks(problem, base, compare)  # a ratio over 0 is an error before the work
         # Curves: the outputs are measured with the losses, and stand behind them.
         wide, full = curves.with_outputs(problem, base, route) if curves.wants_curves(problem) else (problem, base)
-        jobs = routes.jobs(wide, full, plan, route)
-        run, jobs = routes.run(wide, jobs, full, call, route)
-    drawn = curves.curves_of(problem, full, plan, jobs, run.moments) if curves.wants_curves(problem) else None
-    return collect(problem, base, plan, compare, method, jobs, run, drawn, quiet=quiet)
+        done = routes.measure(wide, full, call, plan, route)
+    drawn = curves.curves_of(problem, full, done) if curves.wants_curves(problem) else None
+    return collect(problem, base, plan, compare, method, done, drawn, quiet=quiet)
 
 
 def collect(
@@ -73,25 +68,31 @@ def collect(
     plan: Plan,
     compare: str,
     method: str,
-    jobs: list[Job],
-    run: Run,
+    done: Done[Measured],
     drawn: dict[str, Curve] | None = None,
     stopped: str = "",
     quiet: bool = False,
 ) -> Importance | Results[Importance]:
-    """One result for each loss, from the moments of a run."""
+    """One result for each loss, from what was found."""
     supports = freedom.supports(problem, plan)
-    job_of = {feature.name: job for job in jobs for feature in job.features}
     risks = base_risks(problem, base, compare)
     unknown = identified.constant_unless_unused(problem)
     if not quiet:
         identified.warn(unknown, problem.features, stacklevel=4)
     found = {}
     for index, (function, risk) in enumerate(zip(problem.losses, risks, strict=True)):
-        moments = {name: of_losses[index] for name, of_losses in run.moments.items()}
-        own = _summaries(
-            problem, base.host_losses[index], plan, compare, has_rows(function), jobs, moments, supports[index]
+        summarizer = Summarizer(
+            index,
+            base.host_losses[index],
+            problem.host_weights,
+            plan,
+            compare,
+            per_row=has_rows(function),
+            keep_rows="rows" in problem.keep,
+            supports=supports[index],
         )
+        known = {name: one for answer in done.answers for name, one in answer.summaries(summarizer).items()}
+        own = [known[feature.name] for feature in problem.features]
         found[function.name] = results.from_summaries(
             [feature.name for feature in problem.features],
             identified.without_errors(unknown, problem.features, own),
@@ -103,51 +104,15 @@ def collect(
             units=plan.units,
             n=plan.n,
             draws_per_row=plan.draws,
-            evaluations=[job_of[feature.name].evaluations for feature in problem.features],
-            routes=[job_of[feature.name].route for feature in problem.features],
-            block=run.block,
+            evaluations=done.evaluations(problem.features),
+            routes=done.routes(problem.features),
+            block=done.block,
             key=problem.key,
             keep_rows="rows" in problem.keep,
             curves=drawn,
             stopped=stopped,
         )
     return one_or_all(found, problem.several)
-
-
-def _summaries(
-    problem: Problem,
-    losses: Floats,
-    plan: Plan,
-    compare: str,
-    per_row: bool,
-    jobs: list[Job],
-    moments: dict[str, Moments],
-    supports: dict[str, Support],
-) -> list[Summary]:
-    """The summaries of all features under one loss, in their order."""
-    found: dict[str, Summary] = {}
-    weights, keep_rows = problem.host_weights, "rows" in problem.keep
-    lent = inference.lent_units(losses, weights, plan, compare) if moments else None
-    for job in jobs:
-        if job.linear is not None:
-            closed = summaries.linear_summaries(job.linear, losses, plan, compare, keep_rows=keep_rows)
-            found |= {name: one.resting_on(supports[name], plan.n) for name, one in closed.items()}
-            continue
-        # Features that are not used all have the same summary.
-        for feature in job.features[:1] if job.route == "unused" else job.features:
-            found[feature.name] = inference.summarize(
-                moments[feature.name],
-                losses,
-                weights,
-                plan,
-                compare,
-                per_row=per_row,
-                lent=lent,
-                keep_rows=keep_rows,
-                support=supports[feature.name],
-            )
-        found |= {feature.name: found[job.features[0].name] for feature in job.features if feature.name not in found}
-    return [found[feature.name] for feature in problem.features]
 
 
 def base_risks(problem: Problem, base: Base, compare: str) -> list[float]:

@@ -249,7 +249,7 @@ def model_reliance(
     >>> result.values.tolist()  # (1 + 4 + 1 + 1 + 9 + 4) / 6 over 1 / 3
     [10.0, 1.0]
     """
-    check_choice(route, routes.ROUTES, "route")
+    check_choice(route, routes.names(), "route")
     keeps = ("rows", *CURVES)
     problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names, keep, keeps)
     problem, plan = reliance_plan(problem, pairs)

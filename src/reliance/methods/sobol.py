@@ -21,7 +21,8 @@ from reliance.engine.blocks import Reporter
 from reliance.engine.executors import Base, Caller
 from reliance.engine.inputs import Problem, Progress, check_choice, prepare
 from reliance.exact import routes
-from reliance.exact.routes import Job
+from reliance.exact.protocol import Measured
+from reliance.exact.routes import Done
 from reliance.inference import identified
 from reliance.inference.corrections import Runner
 from reliance.inference.summary import Summary
@@ -108,18 +109,16 @@ def sobol_total(
     with blocks.session(problem):
         base = blocks.base_pass(problem, call)
         own = _own_predictions(problem, base)
-        jobs = routes.jobs(problem, base, plan, "auto")
-        measured, jobs = routes.run(problem, jobs, base, call, "auto")
-    moments = routes.all_moments(measured, jobs)
+        done = routes.measure(problem, base, call, plan)
     variance = float(np.var(own, ddof=1))
     unit = 2.0 * (own - own.mean()) ** 2 * problem.n / (problem.n - 1)  # its mean is 2 Var f
     lent = inference.lent_units(unit, None, plan, "ratio")
     summaries = []
     for feature in problem.features:
-        one = moments[feature.name][0]
+        one = done.answer(feature).moments(feature)[0]
         found = inference.summarize(one, unit, None, plan, "ratio", lent=lent, keep_rows=False)
         summaries.append(_as_share(found, variance))
-    return _result(problem, summaries, plan, jobs, variance, "sobol_total", measured.block)
+    return _result(problem, summaries, plan, done, variance, "sobol_total")
 
 
 def sobol_first(
@@ -188,22 +187,20 @@ def _by_effects(problem: Problem, form: str, method: str) -> Importance:
         base = blocks.base_pass(problem, call)
         own = _own_predictions(problem, base)
         problem, base = _with_squares(problem, base, own)
-        jobs = routes.jobs(problem, base, plan, "auto")
-        measured, jobs = routes.run(problem, jobs, base, call, "auto")
+        done = routes.measure(problem, base, call, plan)
         # The second pass is of the outputs alone.
         single = dataclasses.replace(problem, losses=problem.losses[1:], targets=problem.targets[1:])
         kept: dict[str, Any] = {name: getattr(base, name)[1:] for name in ("targets", "losses", "host_losses")}
         runner = Runner(single, dataclasses.replace(base, **kept), call, Reporter(0, lambda done, total: None))
-        moments = routes.all_moments(measured, jobs)
         variance = float(np.var(own, ddof=1))
         found, more = [], {}
         for feature in problem.features:
-            effects = effects_of(own, moments[feature.name])
+            effects = effects_of(own, done.answer(feature).moments(feature))
             spread = (own - own.mean())[chosen] ** 2 - variance
             summary, count = share(runner, feature, effects, chosen, form, method, variance, spread)
             found.append(summary)
             more[feature.name] = count
-    return _result(problem, found, plan, jobs, variance, method, measured.block, more)
+    return _result(problem, found, plan, done, variance, method, more)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -256,13 +253,11 @@ def _result(
     problem: Problem,
     summaries: list[Summary],
     plan: Plan,
-    jobs: list[Job],
+    done: Done[Measured],
     variance: float,
     method: str,
-    block: tuple[int, int],
     more: dict[str, int] | None = None,
 ) -> Importance:
-    job_of = {feature.name: job for job in jobs for feature in job.features}
     names = [feature.name for feature in problem.features]
     unknown = identified.constant_unless_unused(problem)
     identified.warn(unknown, problem.features, stacklevel=4)
@@ -277,9 +272,12 @@ def _result(
         units=plan.units,
         n=plan.n,
         draws_per_row=plan.draws,
-        evaluations=[job_of[name].evaluations + (more or {}).get(name, 0) for name in names],
-        routes=[job_of[name].route for name in names],
-        block=block,
+        evaluations=[
+            count + (more or {}).get(name, 0)
+            for name, count in zip(names, done.evaluations(problem.features), strict=True)
+        ],
+        routes=done.routes(problem.features),
+        block=done.block,
         key=problem.key,
         keep_rows=False,
     )

@@ -11,16 +11,20 @@ from reliance._core.streams import Indices
 from reliance.plans.bases import Drawn, Rectangular
 from reliance.plans.classes import Classes
 from reliance.plans.pairs import Pairs
-from reliance.plans.protocol import Floats, Tile, Users
+from reliance.plans.protocol import Floats, Plan, Tile, Users
 from reliance.plans.shifts import Shifts
 
 
-def some_rows(plan: Pairs | Classes | Shifts, chosen: Indices) -> SomeRows | SomeRowsOfPairs:
+def some_rows(plan: Plan, chosen: Indices) -> SomeRows | SomeRowsOfPairs:
     """Some rows of a plan, with the donors that they have in the whole of it; donors are not summed over.
 
     The store holds the ``chosen (m,)`` rows alone (see `stores.Lent`).
     """
-    return SomeRows(plan, chosen) if isinstance(plan, Shifts) else SomeRowsOfPairs(plan, chosen)
+    if isinstance(plan, Shifts):
+        return SomeRows(plan, chosen)
+    if isinstance(plan, Pairs | Classes):
+        return SomeRowsOfPairs(plan, chosen)
+    raise TypeError(f"some rows are taken of all pairs, classes of them, or shifts, not of {plan.label[:80]}")
 
 
 class _NotLending:

@@ -26,12 +26,11 @@ from reliance.engine.executors import Base, Caller, predict_rows
 from reliance.engine.inputs import Problem
 from reliance.engine.reductions import Moments
 from reliance.exact import routes
-from reliance.exact.first_layer import FEWEST_COLUMNS
+from reliance.exact.protocol import Exchange
 from reliance.inference.corrections import Runner
 from reliance.losses import functions as losses
 from reliance.losses.functions import Loss
 from reliance.methods import studies
-from reliance.models import calling
 from reliance.models.calling import Model
 from reliance.samplers import variables
 from reliance.samplers.scrambling import Scrambler
@@ -238,12 +237,8 @@ def reliances(question: Question, parts: dict[int, Fitted], advance: Callable[[i
 
 def _has_route(part: Fitted) -> bool:
     """Whether there is a faster way to all pairs of a model than to call it on all of its inputs."""
-    problem, source = part.problem, part.problem.model.source
-    if problem.losses == (losses.squared_error,) and calling.linear_form(source) is not None:
-        return True
-    if problem.flat.shape[1] >= FEWEST_COLUMNS and calling.first_layer(source) is not None:
-        return True
-    return calling.ensemble_of(problem.model) is not None
+    plan = plans.Pairs(part.problem.n)
+    return routes.has_shortcut(Exchange(problem=part.problem, base=part.base, plan=plan))
 
 
 def _affordable(parts: dict[int, Fitted], members: list[int]) -> Iterator[list[int]]:
@@ -309,16 +304,9 @@ _Found = list[tuple[tuple[Moments, ...], Sequence[Floats]]]
 def _switched(problem: Problem, one: Fitted, share: _Share, compare: str) -> _Found:
     """For each feature the moments of each loss, and what rows add through a fitted sampler: there is none."""
     problem = replace(problem, progress=share)
-    jobs = routes.jobs(problem, one.base, plans.Pairs(problem.n), "auto")
-    run, jobs = routes.run(problem, jobs, one.base, one.call, "auto")
-    linear = {f.name: job.linear for job in jobs for f in job.features if job.linear is not None}
+    done = routes.measure(problem, one.base, one.call, plans.Pairs(problem.n))
     nothing = [np.zeros(problem.n)] * len(problem.losses)
-    found: _Found = []
-    for feature in problem.features:
-        route = linear.get(feature.name)
-        moments = run.moments[feature.name] if route is None else (route.moments(feature),)
-        found.append((moments, nothing))
-    return found
+    return [(done.answer(feature).moments(feature), nothing) for feature in problem.features]
 
 
 def _scrambled(problem: Problem, one: Fitted, share: _Share, compare: str) -> _Found:
