@@ -711,3 +711,23 @@ def test_names_with_a_long_beginning_and_end_in_common_differ_in_tables_and_figu
     header = local._table().header[2:]
     assert len(set(header)) == len(names)
     assert max(map(len, header)) <= 24
+
+
+@every
+def test_every_result_prints_tabulates_and_draws_what_it_does_not_know(example):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    found = example()
+    assert isinstance(found, Result)
+    assert "<table>" in found._repr_html_()
+    assert "\n" in repr(found)
+    assert len(found.to_frame()) >= 1
+    np.atleast_1d(found.plot())[0].figure.canvas.draw()
+    plt.close("all")
+
+
+def test_every_exported_result_is_one_of_them():
+    exported = {value for value in map(rl.__dict__.get, rl.__all__) if isinstance(value, type)}
+    returned = {kind for kind in exported if hasattr(kind, "to_dict")}
+    assert returned <= {type(example()) for example in ALL}
+    assert len(returned) >= 13
