@@ -100,18 +100,6 @@ class Accumulator:
         b, d = shape
         return 2 * b + d + 2 + (0 if self.donors is None else self.donors.size) + (0 if self.table is None else b * d)
 
-    def merge(self, other: Accumulator) -> Accumulator:
-        """The sums of two disjoint sets of tiles."""
-        donors = None if self.donors is None or other.donors is None else self.donors + other.donors
-        return Accumulator(
-            self.rows + other.rows,
-            self.columns + other.columns,
-            donors,
-            self.squares + other.squares,
-            np.maximum(self.moved, other.moved),
-            None if self.table is None or other.table is None else self.table + other.table,
-        )
-
     def finalize(self, plan: Plan) -> Moments:
         """The moments; exactly zero if no prediction moved by more than rounding, for then the feature is not used."""
         found = self if self.moved > 0.0 else Accumulator.init(plan, self.table is not None)

@@ -168,7 +168,7 @@ def _uncentred(problem: Problem, some: Problem, base: Base) -> Floats:
 # Parts
 
 
-def _plan(problem: Problem, draws: Any) -> Any:
+def _plan(problem: Problem, draws: Any) -> Pairs | Shifts:
     if isinstance(draws, str):
         if draws != "all":
             raise ValueError(f"draws={shown(draws)} is unknown: pass 'all' or a number of shifts")
