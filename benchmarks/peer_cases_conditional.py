@@ -153,8 +153,8 @@ def hidimstat_loco(size: Sizes, path: str = "linear_model.LinearRegression", **o
         return Answer(quiet(lambda: found.fit(X[:half], y[:half]).importance(X[half:], y[half:])))
 
     def ours() -> Answer:
-        test = {"X_test": X[half:], "y_test": y[half:]}
-        return Answer(rl.algorithm_reliance(make(**options), X[:half], y[:half], compare="difference", **test).values)
+        test = X[half:], y[half:]
+        return Answer(rl.algorithm_reliance(make(**options), X[:half], y[:half], cv=test, compare="difference").values)
 
     work = f"{name}, {half} rows to fit, {len(X) - half} to compare, p={COLUMNS}"
     return Case("hidimstat", "LOCO", work, theirs, (Ours("rl.algorithm_reliance", ours, exact=True),))

@@ -148,9 +148,9 @@ SHUFFLED = {
     "fit_on as a mapping": lambda m: relative(ARRAYS, (FRAME, {"c": m(CONTEXT["c"])})),
     "a refit's y": lambda m: rl.algorithm_reliance(fit, FRAME, m(LABELS), cv=2, rng=0),
     "a refit's weights": lambda m: rl.algorithm_reliance(fit, FRAME, LABELS, weights=m(WEIGHTS), cv=2, rng=0),
-    "y_test": lambda m: rl.algorithm_reliance(fit, FRAME, LABELS, X_test=FRAME, y_test=m(LABELS)),
+    "y_test": lambda m: rl.algorithm_reliance(fit, FRAME, LABELS, cv=(FRAME, m(LABELS))),
     "weights of a test set": lambda m: rl.algorithm_reliance(
-        fit, FRAME, LABELS, X_test=FRAME, y_test=LABELS, weights=m(WEIGHTS)
+        fit, FRAME, LABELS, cv=(FRAME, LABELS), weights=m(WEIGHTS)
     ),
     "cross-validation": lambda m: rl.cross_validated_importance(fit, FRAME, m(LABELS), cv=2, rng=0, draws=3),
     "null importance": lambda m: rl.null_importance(fit, FRAME, m(LABELS), rounds=2, rng=0, draws=3),

@@ -63,9 +63,7 @@ def without(j):
 @pytest.mark.parametrize("leave", ["out", "in"])
 def test_test_set_equals_a_literal_loop(compare, leave):
     train, test = np.arange(40), np.arange(40, N)
-    result = rl.algorithm_reliance(
-        fit_linear, X[train], Y[train], X_test=X[test], y_test=Y[test], compare=compare, leave=leave
-    )
+    result = rl.algorithm_reliance(fit_linear, X[train], Y[train], cv=(X[test], Y[test]), compare=compare, leave=leave)
     reference = literal_losses(list(range(P)) if leave == "out" else [], train, test)
     for j in range(P):
         own = literal_losses(without(j) if leave == "out" else [j], train, test)
@@ -202,8 +200,8 @@ def test_tables_lose_a_column():
     np.testing.assert_allclose(result.values, rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS).values, rtol=1e-12)
     assert result.names == ("a", "b", "c", "d")
     assert ("a", "c", "d") in seen
-    part = rl.algorithm_reliance(fit, frame[:40], Y[:40], X_test=frame[40:], y_test=Y[40:], features=["b"], leave="in")
-    plain = rl.algorithm_reliance(fit_linear, X[:40], Y[:40], X_test=X[40:], y_test=Y[40:], features=[1], leave="in")
+    part = rl.algorithm_reliance(fit, frame[:40], Y[:40], cv=(frame[40:], Y[40:]), features=["b"], leave="in")
+    plain = rl.algorithm_reliance(fit_linear, X[:40], Y[:40], cv=(X[40:], Y[40:]), features=[1], leave="in")
     np.testing.assert_allclose(part.values, plain.values, rtol=1e-12)
 
 
@@ -215,10 +213,10 @@ def test_a_fit_may_destroy_its_data():
         A[:], b[:] = 0.0, 0.0
         return model
 
-    result = rl.algorithm_reliance(fit, X, Y, X_test=X, y_test=Y)
+    result = rl.algorithm_reliance(fit, X, Y, cv=(X, Y))
     np.testing.assert_array_equal(X, kept)
     np.testing.assert_array_equal(Y, labels)
-    np.testing.assert_array_equal(result.values, rl.algorithm_reliance(fit_linear, X, Y, X_test=X, y_test=Y).values)
+    np.testing.assert_array_equal(result.values, rl.algorithm_reliance(fit_linear, X, Y, cv=(X, Y)).values)
 
 
 def test_torch_modules_are_trained_by_fit():
@@ -435,8 +433,8 @@ def test_interruption_keeps_what_was_finished(parallel):
 
     options = {"run": rl.Run(workers=2), "progress": report} if parallel else {}
     with pytest.raises(KeyboardInterrupt) as caught:
-        rl.algorithm_reliance(fit, X[:40], Y[:40], X_test=X[40:], y_test=Y[40:], **options)
-    whole = rl.algorithm_reliance(fit_linear, X[:40], Y[:40], X_test=X[40:], y_test=Y[40:])
+        rl.algorithm_reliance(fit, X[:40], Y[:40], cv=(X[40:], Y[40:]), **options)
+    whole = rl.algorithm_reliance(fit_linear, X[:40], Y[:40], cv=(X[40:], Y[40:]))
     result = caught.value.result
     assert 1 <= len(result.names) <= 3
     np.testing.assert_array_equal(result.values, [whole.values[whole.names.index(name)] for name in result.names])
@@ -485,7 +483,7 @@ def test_metrics_without_rows_have_the_algorithm_as_their_only_target():
     assert np.isfinite(result.interval()).all()
     with pytest.raises(ValueError, match="'fitted models' needs losses of single rows"):
         result.for_target("fitted models").interval()
-    held_out = rl.algorithm_reliance(fit_linear, X, Y, X_test=X, y_test=Y, loss=metric)
+    held_out = rl.algorithm_reliance(fit_linear, X, Y, cv=(X, Y), loss=metric)
     assert "-" in repr(held_out)
     with pytest.raises(ValueError, match="losses of single rows"):
         held_out.test()
@@ -503,7 +501,7 @@ def crossed(fit=fit_linear, X=X, y=Y, **options):
     return rl.cross_validated_importance(fit, X, y, **{"rng": 0, **options})
 
 
-TEST = {"X_test": X, "y_test": Y}
+TEST = {"cv": (X, Y)}
 
 
 @pytest.mark.parametrize(
@@ -519,13 +517,14 @@ TEST = {"X_test": X, "y_test": Y}
         (reliance, {"X": X[:, :1]}, ValueError, "feature 'x0' is all that X has: .*leave='in'"),
         (reliance, {"features": [(0, 1, 2, 3)]}, ValueError, "is all that X has"),
         (reliance, {"X": X[:9]}, ValueError, "y has shape"),
-        (reliance, {"X_test": X}, ValueError, "X_test is given without y_test"),
-        (reliance, {"y_test": Y}, ValueError, "y_test is given without X_test"),
-        (reliance, {**TEST, "cv": 3}, ValueError, "X_test and cv are both given"),
+        (reliance, {"cv": (X, None)}, ValueError, r"cv is a tuple with None: a test set is \(X_test, y_test\)"),
+        (reliance, {"cv": (None, Y)}, ValueError, r"cv is a tuple with None: a test set is \(X_test, y_test\)"),
+        (reliance, {"cv": SPLITS[0]}, ValueError, r"X_test has shape .* but X has \(60, 4\)"),
+        (reliance, {"cv": None}, TypeError, "cv=None: pass a number of folds"),
         (reliance, {**TEST, "rng": 0}, ValueError, "rng is given but nothing is drawn"),
         (reliance, {"cv": SPLITS, "rng": 0}, ValueError, "rng is given but nothing is drawn"),
-        (reliance, {**TEST, "X_test": X[:, :2]}, ValueError, r"X_test has shape \(60, 2\) but X has \(60, 4\)"),
-        (reliance, {**TEST, "target": "algorithm"}, ValueError, "needs several fits .*pass cv="),
+        (reliance, {"cv": (X[:, :2], Y)}, ValueError, r"X_test has shape \(60, 2\) but X has \(60, 4\)"),
+        (reliance, {**TEST, "target": "algorithm"}, ValueError, "needs several fits .*pass folds, cv=5"),
         (reliance, {"target": "model"}, ValueError, "target='model' is unknown: .*'fitted models', 'algorithm'"),
         (reliance, {"leave": "both"}, ValueError, "leave='both' is unknown: .*'out', 'in'"),
         (reliance, {"compare": "quotient"}, ValueError, "compare='quotient' is unknown"),
@@ -572,11 +571,11 @@ def test_bad_questions_to_a_result(result):
 def test_a_test_set_is_of_the_kind_of_the_training_set():
     torch, pd = pytest.importorskip("torch"), pytest.importorskip("pandas")
     with pytest.raises(TypeError, match="X_test is a torch array on cpu but X is a numpy array"):
-        reliance(X_test=torch.from_numpy(X), y_test=Y)
+        reliance(cv=(torch.from_numpy(X), Y))
     frame = pd.DataFrame(X, columns=list("abcd"))
     for test in (X, frame[["b", "a", "c", "d"]]):
         with pytest.raises(TypeError, match="X_test and X must be tables of one kind with equal columns"):
-            reliance(X=frame, X_test=test, y_test=Y)
+            reliance(X=frame, cv=(test, Y))
 
 
 def test_a_module_does_not_train_itself():

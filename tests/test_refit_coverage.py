@@ -90,7 +90,7 @@ def test_fitted_models_on_a_test_set(compare):
     for r in range(600):
         generator = np.random.default_rng([1, r])
         (X, y), (X_test, y_test) = draw(generator, 100), draw(generator, 200)
-        result = rl.algorithm_reliance(fit, X, y, X_test=X_test, y_test=y_test, compare=compare)
+        result = rl.algorithm_reliance(fit, X, y, cv=(X_test, y_test), compare=compare)
         left = [Plane(X[:, without(j)], y).risk(without(j)) for j in range(P)]
         answers.append(asked(result, compared(compare, left, Plane(X, y).risk(range(P)))))
     found = rates(answers)

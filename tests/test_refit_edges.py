@@ -158,7 +158,7 @@ def test_one_model_on_two_threads_is_refused(executor):
         return shared.fit(X, y)
 
     def run(fit, **options):
-        return rl.algorithm_reliance(fit, X, Y, X_test=X, y_test=Y, **options)
+        return rl.algorithm_reliance(fit, X, Y, cv=(X, Y), **options)
 
     pool = ThreadPoolExecutor(2) if executor else None
     options = {"run": rl.Run(workers=pool or 2)}
@@ -333,7 +333,7 @@ def test_two_sets_must_have_the_same_columns():
     with pytest.raises(TypeError, match=r"train must be a tuple .* got 1 entries"):
         rl.compare_splits(lambda x: x[:, 0], train=(X,), test=(X, Y))
     with pytest.raises(TypeError, match=r"equal columns in one order.*X_test has 'b', 'a', 'c'"):
-        rl.algorithm_reliance(linear_model.LinearRegression(), table, Y, X_test=swapped, y_test=Y)
+        rl.algorithm_reliance(linear_model.LinearRegression(), table, Y, cv=(swapped, Y))
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_two_sets_must_have_the_same_columns():
         lambda fit, X, y, **o: rl.algorithm_reliance(fit, X, y, cv=2, rng=0, **o),
         lambda fit, X, y, **o: rl.cross_validated_importance(fit, X, y, cv=2, rng=0, draws=3, **o),
         lambda fit, X, y, **o: rl.null_importance(fit, X, y, rounds=2, rng=0, draws=3, **o),
-        lambda fit, X, y, **o: rl.algorithm_reliance(fit, X, Y, X_test=X, y_test=y, **o),
+        lambda fit, X, y, **o: rl.algorithm_reliance(fit, X, Y, cv=(X, y), **o),
     ],
     ids=["algorithm", "cross-validated", "null", "test set"],
 )

@@ -35,9 +35,7 @@ def algorithm_reliance(
     X: Array,
     y: Array,
     *,
-    X_test: Array | None = None,
-    y_test: Array | None = None,
-    cv: Any = None,
+    cv: Any = 5,
     leave: str = "out",
     target: str | None = None,
     loss: Any = "squared_error",
@@ -62,13 +60,11 @@ def algorithm_reliance(
         ``fit(X, y) -> model`` for any number of columns, on arrays of the kind of ``X``; the model is anything that the
         other methods take. An estimator is cloned for each fit.
     X, y : arrays (n, p), (n, ...)
-        Rows to fit on; with ``cv`` also the rows to measure on.
-    X_test, y_test : arrays (m, p), (m, ...), optional
-        Rows to measure on.
-    cv : int, splitter or list of (train, test), optional
-        Without a test set: a number of random folds (default 5; with an equal share of each class where the loss is one
-        of labels), an object with ``split(X, y)``, or pairs of row numbers. For a splitter that needs groups, pass its
-        pairs, ``list(splitter.split(X, y, groups))``.
+        Rows to fit on; with folds also the rows to measure on.
+    cv : int, splitter, list of (train, test), or tuple (X_test, y_test)
+        What to measure on: a number of random folds (with an equal share of each class where the loss is one of
+        labels), those of an object with ``split(X, y)``, a list of pairs of row numbers, or a test set, arrays (m, p)
+        and (m, ...). For a splitter that needs groups, pass its pairs, ``list(splitter.split(X, y, groups))``.
     leave : {"out", "in"}
         "out": all features but j against all features. "in": j alone against no feature at all (``fit`` then gets a
         single column of zeros): the value is the risk with nothing over, or minus, the risk with j alone.
@@ -133,6 +129,7 @@ def algorithm_reliance(
     check_choice(leave, LEAVES, "leave")
     running.check_fit(fit)
     running.check_workers(run, {"fit": fit, "loss": loss})
+    X_test, y_test = cv if splits.is_test_set(cv) else (None, None)
     data, problem, parts = _checked(
         Data(fit, X, y, X_test, y_test, weights, loss), cv, features, rng, run, progress, names
     )
@@ -182,20 +179,16 @@ def _checked(
     if len(X.shape) != 2:
         raise ValueError(f"X has shape {tuple(X.shape)}: a column can be left out of (n, p) only; reshape it in fit")
     measured = data._replace(X=X, y=y)
-    if data.X_test is None and data.y_test is not None:
-        raise ValueError("y_test is given without X_test: pass both, or neither and cv=")
-    held_out = data.X_test is not None
+    held_out = splits.is_test_set(cv)
     if held_out:
-        if data.y_test is None:
-            raise ValueError("X_test is given without y_test: pass both")
-        if cv is not None:
-            raise ValueError("X_test and cv are both given: measure on the test set or on folds")
+        if data.X_test is None or data.y_test is None:
+            raise ValueError("cv is a tuple with None: a test set is (X_test, y_test); pass both")
         X_test, y_test = splits.as_rows(data.X_test, "X_test"), as_array(data.y_test, "y_test")
         measured = measured._replace(X_test=X_test, y_test=y_test)
         _check_test_set(X, y, X_test, y_test)
         prepare(running.not_fitted, X, data.y, loss=data.loss)  # the training rows, too, are rows of numbers
-    if rng is not None and (held_out or not (cv is None or splits.is_random(cv))):
-        raise ValueError("rng is given but nothing is drawn: it makes random folds, cv=<a number>, without X_test")
+    if rng is not None and not splits.is_random(cv):
+        raise ValueError("rng is given but nothing is drawn: it makes random folds, cv=<a number>")
     weights = None if data.weights is None else as_array(data.weights, "weights")
     measured = measured._replace(weights=weights)
     # As they were given: their index, if they have one, is compared with that of the rows.
@@ -206,8 +199,8 @@ def _checked(
     if held_out:
         return measured, problem, (Split(np.arange(X.shape[0]), np.arange(problem.n)),)
     stratify = splits.are_labels(problem.losses)
-    folds, mass = 5 if cv is None else cv, problem.host_weights
-    return measured, problem, splits.resolve_splits(folds, X, y, stratify=stratify, key=problem.key, weights=mass)
+    mass = problem.host_weights
+    return measured, problem, splits.resolve_splits(cv, X, y, stratify=stratify, key=problem.key, weights=mass)
 
 
 def _check_test_set(X: Array, y: Array, X_test: Array, y_test: Array) -> None:

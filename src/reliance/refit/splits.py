@@ -70,6 +70,11 @@ def is_random(cv: Any) -> bool:
     return isinstance(cv, int | np.integer) and not isinstance(cv, bool | np.bool_)
 
 
+def is_test_set(cv: Any) -> bool:
+    """Whether it is (X_test, y_test) and no splits of the rows: of those each entry is a pair itself."""
+    return isinstance(cv, tuple) and len(cv) == 2 and not isinstance(cv[0], tuple | list)
+
+
 def resolve_splits(
     cv: Any, X: Any, y: Array, *, stratify: bool, key: int, weights: Floats | None = None
 ) -> tuple[Split, ...]:

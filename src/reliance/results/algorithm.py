@@ -209,8 +209,8 @@ def check_target(target: Any, splits: int) -> str:
         raise ValueError(f"target={shown(target)} is unknown: choose one of {', '.join(map(repr, TARGETS))}")
     if target == "algorithm" and splits < 2:
         raise ValueError(
-            "target='algorithm' needs several fits of the same algorithm, and one test set has one: pass cv= instead "
-            "of X_test, or take target='fitted models'"
+            "target='algorithm' needs several fits of the same algorithm, and one test set has one: pass folds, cv=5, "
+            "or take target='fitted models'"
         )
     return target
 
