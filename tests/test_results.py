@@ -459,3 +459,19 @@ def test_differences_between_sets_are_the_same_after_ranking_and_in_a_file(tmp_p
     assert found.ranked()["none"].names != found["none"].names
     for other in (found.ranked(), rl.load(tmp_path / "a.json")):
         assert other.delta("none", "rest").to_frame().loc[before.index].equals(before)
+
+
+def test_tests_of_halves_are_of_pairs_of_rows_also_ranked_and_loaded(tmp_path):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    model = lambda X: X[:, 0] + 0.5 * X[:, 1] * X[:, 2]  # noqa: E731
+    found = rl.model_reliance(model, X, X[:, 0], pairs="halves", compare="difference", rng=3, keep="rows")
+    order = np.random.Generator(np.random.Philox(key=3, counter=[0, 0, 1, 0])).permutation(40)
+    pairs = (found.row_values[:, order[:20]] + found.row_values[:, order[20:]]) / 2
+    np.testing.assert_array_equal(found.unit_values, pairs)
+    assert (found.units, found.degrees_of_freedom.tolist()) == (20, [19, 19, 19])
+    expected = [stats.wilcoxon(values[values != 0], alternative="greater").pvalue for values in pairs]
+    np.testing.assert_allclose(found.test(method="wilcoxon", adjust="none").p_value, expected)
+    found.save(tmp_path / "halves.npz")
+    same(rl.load(tmp_path / "halves.npz"), found)
+    place = [found.ranked().names.index(name) for name in found.names]
+    np.testing.assert_array_equal(found.ranked().unit_values[place], pairs)
