@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reliance._core.streams import Indices
+from reliance._core.words import shown
 from reliance.data.features import Feature
 from reliance.engine import blocks
 from reliance.engine.blocks import Reporter
@@ -44,7 +45,9 @@ class FromMoments:
         if not whole:
             return change, None
         if one.table is None:
-            raise ValueError(f"keep='ice': the route of feature {feature.name!r} keeps no table; pass keep='curves'")
+            raise ValueError(
+                f"keep='ice': the route of feature {shown(feature.name)} keeps no table; pass keep='curves'"
+            )
         return change, self.plans[feature.name].by_donor(one.table, speakers)
 
 

@@ -125,7 +125,7 @@ def _chosen(
         for feature in left:
             cost = offer.cost(feature)
             if isinstance(cost, str) and wanted == route.name:
-                raise ValueError(f"route={wanted!r}: {cost}: pass route='auto'")
+                raise ValueError(f"route={shown(wanted)}: {cost}: pass route='auto'")
             if not isinstance(cost, str) and (feature.name not in best or cost < best[feature.name][0]):
                 best[feature.name] = cost, route, offer
     found: list[tuple[Route, Job[A]]] = []
@@ -149,7 +149,7 @@ def _opened(question: Question[A], route: Route, wanted: str) -> Offer[A] | None
     opening = question.ask(route)
     if isinstance(opening, str):
         if wanted == route.name:
-            raise ValueError(f"route={wanted!r} {opening}: pass route='auto'")
+            raise ValueError(f"route={shown(wanted)} {opening}: pass route='auto'")
         return None
     try:
         return opening()

@@ -320,7 +320,7 @@ def draw_losses(metric: Metric, y: Array, predictions: Array, weights: Array | N
 
 def _shaped(loss: Loss | Metric, answer: Any, shape: tuple[int, ...], remedy: str) -> Array:
     if isinstance(answer, np.ma.MaskedArray):
-        raise TypeError(f"loss {loss.name!r} returned a masked array: return a loss for every row.")
+        raise TypeError(f"loss {shown(loss.name)} returned a masked array: return a loss for every row.")
     given = getattr(answer, "shape", None)
     if given is None or tuple(given) != shape:
         what = type(answer).__name__ if given is None else f"shape {tuple(given)}"
