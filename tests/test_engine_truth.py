@@ -107,6 +107,7 @@ def test_float32_far_from_zero(backend):
     assert found.values[1] == 0.0
 
 
+@pytest.mark.paired("n", "wide", one_in=2)
 @pytest.mark.parametrize("n", [7, 50, 333])
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_column_that_a_network_ignores_is_unused(backend, n, wide):

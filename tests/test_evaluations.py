@@ -65,6 +65,7 @@ def assert_cells(model, result, plan, block=None):
         assert not expected - model.cells
 
 
+@pytest.mark.paired("method", "block", one_in=2)
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.filterwarnings("ignore:pairs=:UserWarning", "ignore:model Recorder cannot be traced:UserWarning")
