@@ -45,6 +45,7 @@ def test_block_shapes(method, block, loss):
     assert_same(METHODS[method](CASE.formula, X, y, run=rl.Run(block=block), **options), whole)
 
 
+@pytest.mark.paired("method", "block", one_in=3)
 @pytest.mark.once_per_device
 @pytest.mark.parametrize("block", [1, 7, (3, 2), (1000, 1000)], ids=str)
 @pytest.mark.parametrize("method", ["ablation", "permutation", "all"])

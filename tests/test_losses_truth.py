@@ -67,6 +67,7 @@ def narrow_loss(dtype):
     return loss
 
 
+@pytest.mark.paired("dtype", "pairs", one_in=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("pairs", ["all", 11])
 def test_losses_of_any_dtype_are_subtracted_as_real_numbers(backend, dtype, pairs):
@@ -99,6 +100,7 @@ def test_half_precision_losses_keep_what_they_differ_by(backend):
     backend.assert_close(found.base_risk, risk)
 
 
+@pytest.mark.paired("dtype", "with_influence", one_in=2)
 @pytest.mark.parametrize("dtype", ["uint8", "bool", "int16"])
 @pytest.mark.parametrize("with_influence", [True, False])
 def test_metrics_of_any_dtype_are_subtracted_as_real_numbers(backend, dtype, with_influence):
