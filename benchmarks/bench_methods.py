@@ -84,7 +84,7 @@ class ConditionalReliance(Benchmark):
 
     def time_run(self, crossfit: int | None) -> None:
         rl.conditional_model_reliance(
-            sum_of_columns, self.X, self.y, crossfit=crossfit, features=[0, 1], rng=SEED
+            sum_of_columns, self.X, self.y, sampler=rl.samplers.Scrambler(crossfit=crossfit), features=[0, 1], rng=SEED
         ).interval()
 
     def peakmem_run(self, crossfit: int | None) -> None:

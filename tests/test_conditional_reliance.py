@@ -13,6 +13,7 @@ from relative_cases import Counted, base_rows, correlated, regression, scrambled
 from reliance import plans
 from reliance._core import streams
 from reliance._core.arrays import to_host
+from reliance.samplers import Scrambler
 from reliance.samplers import residual as samplers
 
 PLANS = {
@@ -209,7 +210,8 @@ def test_other_regressors(name, crossfit):
             found[fold == k, 0] = predict(fold != k, fold == k)
         return found
 
-    options = {"regressor": made, "crossfit": crossfit, "features": [0, 2], "pairs": 4, "rng": KEY}
+    sampler = Scrambler(regressor=made, crossfit=crossfit)
+    options = {"sampler": sampler, "features": [0, 2], "pairs": 4, "rng": KEY}
     result = rl.conditional_model_reliance(formula, X, y, **options)
     _, answers = literal(X, y, [(0,), (2,)], plans.Shifts(30, 4, KEY), "ratio", mean=mean)
     np.testing.assert_allclose(result.values, [a.value for a in answers], rtol=1e-10)
@@ -219,7 +221,7 @@ def test_other_regressors(name, crossfit):
 @pytest.mark.once_per_device
 def test_kernel_ridge_on_every_device(backend):
     X, y = correlated(n=24, seed=8)
-    options = {"regressor": "kernel_ridge", "features": [0], "pairs": 3, "rng": KEY}
+    options = {"sampler": Scrambler(regressor="kernel_ridge"), "features": [0], "pairs": 3, "rng": KEY}
     found = rl.conditional_model_reliance(formula, backend.asarray(X), backend.asarray(y), **options)
     plain = rl.conditional_model_reliance(formula, backend.rounded(X), backend.rounded(y), **options)
     np.testing.assert_allclose(found.values, plain.values, rtol=max(1e-8, 30 * backend.rtol))
@@ -234,7 +236,8 @@ def test_a_curved_feature_needs_more_than_a_line():
     y = X[:, 0] + 0.5 * rng.normal(size=150)
     options = {"features": [0], "pairs": 5, "rng": 0}
     line = rl.conditional_model_reliance(lambda x: x[:, 0], X, y, **options).values[0]
-    curve = rl.conditional_model_reliance(lambda x: x[:, 0], X, y, regressor="kernel_ridge", **options).values[0]
+    sampler = Scrambler(regressor="kernel_ridge")
+    curve = rl.conditional_model_reliance(lambda x: x[:, 0], X, y, sampler=sampler, **options).values[0]
     assert line > 5
     assert 0.9 < curve < 1.2
 
@@ -287,7 +290,7 @@ def test_two_values_by_the_rule(pairs):
     X, y = binary()
     option, plan = PLANS[pairs]
     result = rl.conditional_model_reliance(
-        formula, X, y, classifier=Shares(), features=[0], pairs=option, compare="difference", rng=KEY
+        formula, X, y, sampler=Scrambler(classifier=Shares()), features=[0], pairs=option, compare="difference", rng=KEY
     )
     values, _ = literal_levels(X, KEY)
     donors, mask = donor_table(plan(len(X)))
@@ -316,7 +319,7 @@ def test_the_model_sees_values_of_the_column_only(backend):
         seen.append(to_host(x)[:, 0])
         return x[:, 0] + x[:, 1]
 
-    options = {"classifier": Shares(), "features": [0], "pairs": 4, "rng": KEY}
+    options = {"sampler": Scrambler(classifier=Shares()), "features": [0], "pairs": 4, "rng": KEY}
     result = rl.conditional_model_reliance(model, backend.asarray(X), backend.asarray(y), **options)
     assert set(np.concatenate(seen).tolist()) == set(LEVELS)
     plain = rl.conditional_model_reliance(lambda x: x[:, 0] + x[:, 1], X, y, **options)
@@ -334,7 +337,7 @@ def test_values_are_drawn_with_the_probability_of_the_row():
         return x[:, 0] + x[:, 1]
 
     X[:, 3] = np.arange(600)
-    rl.conditional_model_reliance(model, X, y, classifier=Shares(), features=[0], pairs=20, rng=KEY)
+    rl.conditional_model_reliance(model, X, y, sampler=Scrambler(classifier=Shares()), features=[0], pairs=20, rng=KEY)
     _, share = literal_levels(X, KEY)
     observed = seen[:, 1] / seen.sum(axis=1)
     for p in np.unique(share):
@@ -344,7 +347,7 @@ def test_values_are_drawn_with_the_probability_of_the_row():
 def test_columns_of_more_values_are_predicted_by_the_regressor():
     X, y = binary()
     options = {"features": [1, (0, 2)], "pairs": 4, "rng": KEY}
-    found = rl.conditional_model_reliance(formula, X, y, classifier=Shares(), **options)
+    found = rl.conditional_model_reliance(formula, X, y, sampler=Scrambler(classifier=Shares()), **options)
     plain = rl.conditional_model_reliance(formula, X, y, **options)
     np.testing.assert_array_equal(found.values, plain.values)
 
@@ -352,9 +355,11 @@ def test_columns_of_more_values_are_predicted_by_the_regressor():
 def test_a_crossfitted_classifier():
     X, y = binary(n=60)
     logistic = pytest.importorskip("sklearn.linear_model").LogisticRegression()
-    options = {"features": [0], "pairs": 4, "rng": KEY, "classifier": logistic}
-    inside = rl.conditional_model_reliance(formula, X, y, **options)
-    outside = rl.conditional_model_reliance(formula, X, y, crossfit=3, **options)
+    options = {"features": [0], "pairs": 4, "rng": KEY}
+    inside, outside = (
+        rl.conditional_model_reliance(formula, X, y, sampler=Scrambler(classifier=logistic, crossfit=folds), **options)
+        for folds in (None, 3)
+    )
     assert inside.values[0] != outside.values[0]
     assert inside.values[0] == pytest.approx(outside.values[0], rel=0.5)
     assert not hasattr(logistic, "coef_")  # it is cloned
@@ -365,7 +370,9 @@ def test_a_crossfitted_classifier():
 
 
 @pytest.mark.once_per_device
-@pytest.mark.parametrize("options", [{}, {"pairs": "halves"}, {"pairs": 3}, {"regressor": "kernel_ridge"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"pairs": "halves"}, {"pairs": 3}, {"sampler": Scrambler(regressor="kernel_ridge")}], ids=str
+)
 def test_an_unused_feature_is_exactly_one(backend, options):
     X, y = correlated(n=24, seed=12)
     result = rl.conditional_model_reliance(
@@ -400,7 +407,12 @@ def test_blocks_change_nothing_but_rounding(backend):
 
 def test_every_evaluation_is_counted():
     X, y = correlated(n=20, seed=15)
-    for options in ({}, {"pairs": "halves"}, {"pairs": 4}, {"pairs": 3, "regressor": "kernel_ridge"}):
+    for options in (
+        {},
+        {"pairs": "halves"},
+        {"pairs": 4},
+        {"pairs": 3, "sampler": Scrambler(regressor="kernel_ridge")},
+    ):
         model = Counted(formula)
         result = rl.conditional_model_reliance(model, X, y, features=[0, (1, 2)], rng=0, **options)
         assert model.rows == base_rows(len(X)) + result.evaluations.sum(), options
@@ -450,7 +462,28 @@ def test_a_value_that_a_single_row_has():
     """Without that row there is nothing to classify."""
     X, _ = correlated(n=20, seed=16)
     X[:, 0] = np.arange(20) == 4
-    refused(ValueError, "more rows of each of its two values", X, features=[0], classifier=Shares(), rng=0)
+    refused(
+        ValueError,
+        "more rows of each of its two values",
+        X,
+        features=[0],
+        sampler=Scrambler(classifier=Shares()),
+        rng=0,
+    )
+
+
+@pytest.mark.parametrize(
+    "options, error, match",
+    [
+        ({"sampler": "gaussian"}, TypeError, "sampler='gaussian': pass rl.samplers.Scrambler"),
+        ({"sampler": None}, TypeError, "sampler=None: pass rl.samplers.Scrambler"),
+        ({"pairs": "some"}, ValueError, "pairs='some' is unknown: choose 'all', 'halves'"),
+        ({"pairs": 0}, ValueError, "pairs=0 is too small"),
+        ({"compare": "quotient"}, ValueError, "compare='quotient' is unknown"),
+    ],
+)
+def test_bad_arguments(options, error, match):
+    refused(error, match, **options)
 
 
 @pytest.mark.parametrize(
@@ -462,13 +495,11 @@ def test_a_value_that_a_single_row_has():
         ({"crossfit": 1}, ValueError, "crossfit=1: pass a number of folds of at least 2"),
         ({"crossfit": True}, ValueError, "crossfit=True"),
         ({"crossfit": 2.0}, ValueError, "crossfit=2.0"),
-        ({"pairs": "some"}, ValueError, "pairs='some' is unknown: choose 'all', 'halves'"),
-        ({"pairs": 0}, ValueError, "pairs=0 is too small"),
-        ({"compare": "quotient"}, ValueError, "compare='quotient' is unknown"),
     ],
 )
-def test_bad_arguments(options, error, match):
-    refused(error, match, **options)
+def test_bad_scramblers(options, error, match):
+    with pytest.raises(error, match=match):
+        Scrambler(**options)
 
 
 def test_a_ratio_to_nothing():

@@ -15,13 +15,14 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 3))
 X[:, 1] = 5.0
 Y = X[:, 0] + RNG.normal(size=20)
+KERNEL = rl.samplers.Scrambler(regressor="kernel_ridge")
 CALLS = {
     "ablation": lambda f: rl.ablation_importance(f, X, Y, draws=3, rng=0),
     "permutation": lambda f: rl.permutation_importance(f, X, Y, draws=5, rng=0),
     "auto": lambda f: rl.permutation_importance(f, X, Y, draws=rl.Until(budget=10**4), rng=0),
     "pairs": lambda f: rl.model_reliance(f, X, Y),
     "halves": lambda f: rl.model_reliance(f, X, Y, pairs="halves"),
-    "conditional": lambda f: rl.conditional_model_reliance(f, X, Y, regressor="kernel_ridge"),
+    "conditional": lambda f: rl.conditional_model_reliance(f, X, Y, sampler=KERNEL),
     "relative": lambda f: rl.relative_importance(f, X, Y, given=[0], rng=0, draws=5, features=[1, 2]),
     "sobol": lambda f: rl.sobol_total(f, X),
 }

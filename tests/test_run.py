@@ -225,7 +225,7 @@ FUNCTIONS = [getattr(rl, name) for name in rl.__all__ if inspect.isfunction(geta
 
 
 # Where 14 parameters are not yet enough.
-MOST = {"relative_importance": 17, "conditional_model_reliance": 16}
+MOST = {"relative_importance": 17}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)

@@ -45,8 +45,9 @@ def test_relative_importance_of_tied_values_is_twice_the_conditional_variance(ba
 @pytest.mark.parametrize("regressor", [None, "kernel_ridge"], ids=str)
 def test_conditional_reliance_of_tied_values(crossfit, regressor):
     X = grid(12)
-    options = {"features": [0], "compare": "difference", "regressor": regressor, "rng": 0}
-    result = rl.conditional_model_reliance(first, X, X[:, 0], crossfit=crossfit, **options)
+    options = {"features": [0], "compare": "difference", "rng": 0}
+    sampler = rl.samplers.Scrambler(regressor=regressor, crossfit=crossfit)
+    result = rl.conditional_model_reliance(first, X, X[:, 0], sampler=sampler, **options)
     assert abs(result.values[0] - 4 / 3) < 0.03 * 4 / 3
 
 
@@ -57,8 +58,9 @@ def test_conditional_reliance_of_a_column_of_two_values(crossfit):
     from sklearn.linear_model import LogisticRegression
 
     X = np.asarray([[float(k < 1 + z), float(z)] for z in range(3) for k in range(4)] * 30)
-    options = {"features": [0], "compare": "difference", "classifier": LogisticRegression(C=1e4), "rng": 0}
-    result = rl.conditional_model_reliance(first, X, X[:, 0], crossfit=crossfit, **options)
+    options = {"features": [0], "compare": "difference", "rng": 0}
+    sampler = rl.samplers.Scrambler(classifier=LogisticRegression(C=1e4), crossfit=crossfit)
+    result = rl.conditional_model_reliance(first, X, X[:, 0], sampler=sampler, **options)
     truth = 2 * (2 * 3 / 16 + 1 / 4) / 3
     assert abs(result.values[0] - truth) < 0.05 * truth
 
@@ -69,8 +71,9 @@ def test_a_fold_without_the_other_value_is_refused():
 
     X = np.random.default_rng(0).normal(size=(40, 2))
     X[:, 0] = np.arange(40) == 7
+    sampler = rl.samplers.Scrambler(crossfit=2, classifier=LogisticRegression())
     with pytest.raises(ValueError, match=r"crossfit=2.*only one value of column 0") as caught:
-        rl.conditional_model_reliance(first, X, X[:, 0] + X[:, 1], crossfit=2, classifier=LogisticRegression(), rng=0)
+        rl.conditional_model_reliance(first, X, X[:, 0] + X[:, 1], sampler=sampler, rng=0)
     assert len(str(caught.value)) <= 300
 
 
@@ -111,8 +114,9 @@ def test_an_ensemble_is_a_regressor(crossfit):
 
     X = grid(10)
     forest = RandomForestRegressor(10, random_state=0)
-    options = {"features": [0], "compare": "difference", "pairs": 4, "rng": 0, "crossfit": crossfit}
-    result = rl.conditional_model_reliance(first, X, X[:, 0], regressor=forest, **options)
+    options = {"features": [0], "compare": "difference", "pairs": 4, "rng": 0}
+    sampler = rl.samplers.Scrambler(regressor=forest, crossfit=crossfit)
+    result = rl.conditional_model_reliance(first, X, X[:, 0], sampler=sampler, **options)
     assert abs(result.values[0] - 4 / 3) < 0.1 * 4 / 3
 
 
@@ -170,7 +174,9 @@ def test_a_line_that_is_wrong_is_warned_about(kind):
     options |= {"pairs": 3, "compare": "difference"}
     for crossfit in (None, 4):
         with pytest.warns(UserWarning, match=warned_about(kind)):
-            rl.conditional_model_reliance(first, X, X[:, 0], crossfit=crossfit, **options)
+            rl.conditional_model_reliance(
+                first, X, X[:, 0], sampler=rl.samplers.Scrambler(crossfit=crossfit), **options
+            )
 
 
 @pytest.mark.once_per_device

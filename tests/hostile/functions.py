@@ -18,6 +18,7 @@ from reliance import plans
 
 KEY, N, P = 7, 12, 3
 IN_RUN = {"memory", "block", "workers"}
+IN_SCRAMBLER = {"regressor", "classifier", "crossfit"}
 IN_UNTIL = {"precision", "relative", "top", "budget"}
 _RNG = np.random.default_rng(5)
 X = _RNG.normal(size=(N, P))
@@ -105,6 +106,8 @@ class Function:
         names = set(found) | ({"loss", "compare", "draws"} if "options" in found else set())
         if "run" in found:  # a class of models has no blocks of rows
             names |= IN_RUN - ({"block"} if "model_class" in found else set())
+        if "Scrambler" in str(getattr(found.get("sampler"), "annotation", "")):
+            names |= IN_SCRAMBLER
         return names | (IN_UNTIL if "draws" in found and "Until" in str(found["draws"].annotation) else set())
 
     @property

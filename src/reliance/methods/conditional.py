@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from reliance import plans
 from reliance._core.arrays import Array
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
+from reliance._core.words import shown
 from reliance.data import tables
 from reliance.engine import blocks
 from reliance.engine.executors import Caller
@@ -32,10 +34,13 @@ from reliance.samplers.variables import Variables
 _REMEDIES = {
     "relative_importance": ("Pass sampler='residual', 'knn' or 'leaves'", "Pass sampler='knn' or 'leaves'"),
     "conditional_model_reliance": (
-        "Pass regressor='kernel_ridge' or another estimator",
-        "Use relative_importance with given='rest' and sampler='knn', or classifier= for two values",
+        "Pass sampler=rl.samplers.Scrambler(regressor='kernel_ridge')",
+        "Use relative_importance with given='rest' and sampler='knn', or a Scrambler's classifier= for two values",
     ),
 }
+
+
+_LEAST_SQUARES = Scrambler()
 
 
 def relative_importance(
@@ -146,9 +151,7 @@ def conditional_model_reliance(
     X: Array,
     y: Array | None = None,
     *,
-    regressor: Any = None,
-    classifier: Any = None,
-    crossfit: int | None = None,
+    sampler: Scrambler = _LEAST_SQUARES,
     pairs: str | int = "all",
     loss: Any = "squared_error",
     compare: str = "ratio",
@@ -172,16 +175,9 @@ def conditional_model_reliance(
     ----------
     model, X, y, loss, features, weights, rng, run, progress, names, keep
         As in `ablation_importance`.
-    regressor : optional
-        None: ordinary least squares with intercept. ``"kernel_ridge"``: the built-in kernel ridge regression. An
-        estimator with ``fit`` and ``predict``: it is cloned.
-    classifier : optional
-        An estimator with ``predict_proba``, for columns of two values. Row k's residual is then a number drawn
-        uniformly from the part of [0, 1] that its own value has under its own predicted probability, and row i takes
-        the value that this number has under *its* probability: so replaced values are such as the column has.
-    crossfit : int, optional
-        Number of folds in which the regressor predicts rows that it was not fitted on. None: in-sample, the course
-        notes' definition.
+    sampler : samplers.Scrambler
+        By what the other columns predict a feature, ``rl.samplers.Scrambler(regressor="kernel_ridge")`` for instance.
+        The default is least squares on the same rows, the course notes' definition.
     pairs : {"all", "halves"} or int
     compare : {"ratio", "difference"}
 
@@ -213,13 +209,13 @@ def conditional_model_reliance(
     True
     """
     check_choice(compare, COMPARE, "compare")
+    if not isinstance(sampler, Scrambler):
+        raise TypeError(f"sampler={shown(sampler)}: pass rl.samplers.Scrambler(...), or leave it out")
     problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names, keep)
     problem, plan = reliance_plan(problem, pairs)
     known = variables.gather(problem, None, None)
-    latent = None
-    if classifier is not None:
-        known, latent = known.with_uniforms(problem.key), known.width
-    sampler = Scrambler(regressor, classifier, crossfit, latent)
+    if sampler.classifier is not None:
+        known, sampler = known.with_uniforms(problem.key), replace(sampler, latent=known.width)
     method = "conditional_model_reliance"
     found = _measure(problem, known, None, sampler, plan, compare, {"": variables.REST}, method)
     return one_or_all({name: result[""] for name, result in found.items()}, problem.several)

@@ -19,6 +19,7 @@ from reliance.samplers.knockoffs import Knockoffs, knockoff_copies, knockoff_fil
 from reliance.samplers.neighbours import KNN, Leaves
 from reliance.samplers.regressors import OLS, KernelRidge
 from reliance.samplers.residual import Gaussian, Residual
+from reliance.samplers.scrambling import Scrambler
 
 __all__ = [
     "KNN",
@@ -34,6 +35,7 @@ __all__ = [
     "Residual",
     "Residuals",
     "Sampler",
+    "Scrambler",
     "ValueDraws",
     "knockoff_copies",
     "knockoff_filter",

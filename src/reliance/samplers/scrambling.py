@@ -32,13 +32,18 @@ class Scrambler:
     Parameters
     ----------
     regressor : estimator, "kernel_ridge" or None
-        None: least squares.
+        None: ordinary least squares with intercept. ``"kernel_ridge"``: the built-in kernel ridge regression. An
+        estimator with ``fit`` and ``predict``: it is cloned.
     classifier : estimator or None
-        Of columns with two values, with ``predict_proba``.
+        An estimator with ``predict_proba``, for columns of two values. Row k's residual is then a number drawn
+        uniformly from the part of [0, 1] that its own value has under its own predicted probability, and row i takes
+        the value that this number has under *its* probability: so replaced values are such as the column has.
     crossfit : int or None
-        Folds.
+        Number of folds in which the regressor predicts rows that it was not fitted on. None: in-sample, the course
+        notes' definition.
     latent : int or None
-        The column of X that holds a number in [0, 1) for each row, which a classifier needs.
+        The column of X that holds a number in [0, 1) for each row, which a classifier needs;
+        `conditional_model_reliance` makes one.
     """
 
     regressor: Any = None
