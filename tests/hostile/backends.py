@@ -206,6 +206,32 @@ TABLE: dict[tuple[str, str], tuple[Callable[[], Any], Expectation]] = {
         Refused(("columns",)),
     ),
     ("functional.pairwise_risk", "block 0"): (lambda: F.pairwise_risk(score, X, Y, (0,), block=0), Refused(("block",))),
+    ("functional.pairwise_moments", "mean of the rows"): (
+        lambda: float(host(F.pairwise_moments(score, X, Y, (0,)).rows).mean()),
+        Number(lambda: loops.switched_risk(Data(score, X, Y), (0,)) - loops.base_risk(Data(score, X, Y))),
+    ),
+    ("functional.pairwise_moments", "column outside"): (
+        lambda: F.pairwise_moments(score, X, Y, (3,)),
+        Refused(("columns",)),
+    ),
+    ("plans", "all permutations of a circle are all pairs"): (
+        lambda: (
+            rl.permutation_importance(
+                score, X, Y, draws=rl.plans.Permutations(N, N - 1, lambda k: (np.arange(N) + k + 1) % N)
+            ).values
+        ),
+        Number(lambda: loops.differences(Data(score, X, Y))),
+    ),
+    ("plans", "of other rows"): (
+        lambda: rl.permutation_importance(score, X, Y, draws=rl.plans.Permutations(N + 1, 3, np.arange)),
+        Refused(("draws", str(N + 1))),
+    ),
+    ("plans", "no permutation"): (
+        lambda: rl.permutation_importance(
+            score, X, Y, draws=rl.plans.Permutations(N, 3, lambda k: np.zeros(N, dtype=np.int64))
+        ),
+        Refused(("permutation",)),
+    ),
     ("functional.base_risk", "loss unknown"): (lambda: F.base_risk(score, X, Y, loss="cubed"), Refused(("loss",))),
     ("functional.base_risk", "y short"): (lambda: F.base_risk(score, X, Y[:-1]), Refused(("y",))),
     ("functional.shifted_risk", "shift 0 and n"): (

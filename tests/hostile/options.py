@@ -284,7 +284,37 @@ def _same(function: Function) -> Iterator[Case]:
             )
 
 
+# The values that gather settings: each refuses what is odd at once, where it is made.
+GATHERED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
+    "Run": {
+        "no memory": ({"memory": 0}, "memory"),
+        "memory in words": ({"memory": "a lot"}, "memory"),
+        "memory yes": ({"memory": True}, "memory"),
+        "block 0": ({"block": 0}, "block"),
+        "block of three": ({"block": (1, 2, 3)}, "block"),
+        "no workers": ({"workers": 0}, "workers"),
+        "half a worker": ({"workers": 0.5}, "workers"),
+    },
+    "Until": {
+        "precision 0": ({"precision": 0.0}, "precision"),
+        "precision nan": ({"precision": float("nan")}, "precision"),
+        "precision in words": ({"precision": "fine"}, "precision"),
+        "relative in words": ({"relative": "no"}, "relative"),
+        "top 0": ({"top": 0}, "top"),
+        "budget negative": ({"budget": -1}, "budget"),
+        "precision beside top": ({"precision": 0.1, "top": 1}, "top"),
+    },
+}
+
+
+def _gathered() -> Iterator[Case]:
+    for name, values in GATHERED.items():
+        for odd, (settings, word) in values.items():
+            yield Case(name, odd, lambda name=name, given=settings: getattr(rl, name)(**given), Refused((word,)))
+
+
 def cases() -> Iterator[Case]:
+    yield from _gathered()
     for function in CHECKED:
         yield from _odd(function)
         if function.takes("features"):
