@@ -233,3 +233,12 @@ def test_settings_are_gathered(function: Any) -> None:
     names = set(inspect.signature(function).parameters)
     assert len(names) <= MOST.get(function.__name__, 14)
     assert not names & {"memory", "block", "n_jobs", "executor", "precision", "top", "budget"}
+
+
+@pytest.mark.parametrize("method", [rl.permutation_importance, rl.ablation_importance, rl.model_reliance])
+def test_workers_without_refits_are_refused(method: Any) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match=r"workers=2, but this method fits no model again"):
+        method(lambda Z: Z[:, 0], X, X[:, 1], run=rl.Run(workers=2))
+    with rl.Run(workers=2):  # around several calls, some of which may fit again
+        method(lambda Z: Z[:, 0], X, X[:, 1])

@@ -38,7 +38,7 @@ class Run:
         Rows of a block, its shape, or measure the fastest size.
     workers : int or concurrent.futures.Executor, optional
         How many refits run at once, on threads, -1 for one a core; or where they run, for instance a
-        ProcessPoolExecutor, which is not shut down. Methods that fit nothing have no use for it.
+        ProcessPoolExecutor, which is not shut down. Methods that fit no model again refuse it in ``run=``.
 
     Notes
     -----

@@ -131,12 +131,19 @@ def prepare(
     keep: str | Sequence[str] = (),
     keeps: Sequence[str] = ("rows",),
     seen: bool = False,
+    fits: bool = False,
 ) -> Problem:
     """Check the arguments that all methods share; ``keeps`` is what the method can keep.
 
     ``seen``: whether the values of X and y were looked at already, so that nothing is said twice about them.
+    ``fits``: whether the method fits models again, which is what workers are for.
     """
     losses, settings = resolve_all(loss), resolved(run)
+    if run is not None and run.workers is not None and not fits:
+        raise ValueError(
+            f"run has workers={shown(run.workers)}, but this method fits no model again, so there is nothing to share "
+            "out: leave workers out"
+        )
     tables.check_aligned(X=X, y=y, weights=weights)
     table = tables.read(X, "X") if tables.is_table(X) else None
     if table is not None:

@@ -193,7 +193,7 @@ def _checked(
     measured = measured._replace(weights=weights)
     # As they were given: their index, if they have one, is compared with that of the rows.
     rows, labels, own = (measured.X_test, data.y_test, data.weights) if held_out else (X, data.y, data.weights)
-    problem = prepare(running.not_fitted, rows, labels, features, data.loss, own, rng, run, progress, names)
+    problem = prepare(running.not_fitted, rows, labels, features, data.loss, own, rng, run, progress, names, fits=True)
     if any(loss.target == "prediction" for loss in problem.losses):
         raise ValueError("loss='prediction_shift' compares a model with itself: choose a loss of y and predictions")
     if held_out:

@@ -138,7 +138,9 @@ def cross_validated_importance(
         raise ValueError("keep is given: what rows contribute is not kept over folds; leave it out")
     variables.check_order(X, options.get("context"), None)
     shared = {name: options[name] for name in ("features", "loss", "names") if name in options}
-    problem = prepare(running.not_fitted, X, y, weights=weights, rng=rng, run=run, progress=progress, **shared)
+    problem = prepare(
+        running.not_fitted, X, y, weights=weights, rng=rng, run=run, progress=progress, fits=True, **shared
+    )
     X, y, weights = splits.as_rows(X, "X"), as_array(y, "y"), None if weights is None else as_array(weights, "weights")
     stratify, mass = splits.are_labels(problem.losses), problem.host_weights
     parts = splits.resolve_splits(cv, X, y, stratify=stratify, key=problem.key, weights=mass)

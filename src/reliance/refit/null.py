@@ -121,7 +121,9 @@ def null_importance(
         raise ValueError("y is None: an algorithm needs labels to fit")
     shared = {name: options[name] for name in ("loss", "weights", "keep") if name in options}
     columns = None if own else names
-    problem = prepare(running.not_fitted, X, y, features, rng=rng, run=run, progress=progress, names=columns, **shared)
+    problem = prepare(
+        running.not_fitted, X, y, features, rng=rng, run=run, progress=progress, names=columns, fits=True, **shared
+    )
     X, y = splits.as_rows(X, "X"), as_array(y, "y")
     key = problem.key
     options = {} if own else {**options, "features": features, "names": names, "rng": key}
