@@ -103,7 +103,13 @@ class Relative(Benchmark):
 
     def time_run(self, sampler: str) -> None:
         rl.relative_importance(
-            sum_of_columns, self.X, self.y, given=[2, 3], sampler=sampler, draws=DRAWS, features=[0, 1], rng=SEED
+            sum_of_columns,
+            self.X,
+            self.y,
+            given=rl.Given([2, 3], sampler=sampler),
+            draws=DRAWS,
+            features=[0, 1],
+            rng=SEED,
         ).interval()
 
     def peakmem_run(self, sampler: str) -> None:

@@ -67,7 +67,9 @@ def relative(given: Any, residuals: tuple[str, ...]) -> Callable[..., tuple[Ours
     def ours(model: Any, X: np.ndarray, y: np.ndarray, draws: int) -> tuple[Ours, ...]:
         def call(kind: Any) -> Callable[[], Answer]:
             sampler = rl.samplers.Gaussian(draws=kind)
-            return lambda: of(rl.relative_importance(model, X, y, given=given, sampler=sampler, draws=draws, rng=0))
+            return lambda: of(
+                rl.relative_importance(model, X, y, given=rl.Given(given, sampler=sampler), draws=draws, rng=0)
+            )
 
         return tuple(Ours(f"rl.relative_importance, {kind}", call(kind)) for kind in residuals)
 

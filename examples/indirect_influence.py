@@ -99,9 +99,7 @@ def study(
         lambda batch: batch @ slopes + intercept,
         X[train:],
         y[train:],
-        given=SETS,
-        fit_on=(X[:train], None),
-        sampler=sampler,
+        given=rl.Given(SETS, sampler=sampler, fit_on=(X[:train], None)),
         names=FEATURES,
         rng=seed,
     )

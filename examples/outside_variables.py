@@ -49,10 +49,7 @@ def study(
         lambda batch: batch @ slopes + intercept,
         X,
         y,
-        given=SETS,
-        context={"C": C},
-        fit_on=(X_train, {"C": C_train}),
-        sampler=sampler,
+        given=rl.Given(SETS, context={"C": C}, sampler=sampler, fit_on=(X_train, {"C": C_train})),
         names=FEATURES,
         rng=seed,
     )

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 import oracles
+import reliance as rl
 from oracles import Floats, Table
+
+
+def packed(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of `rl.relative_importance`, of which context, sampler and fit_on belong to what is given."""
+    how = {name: options[name] for name in ("context", "sampler", "fit_on") if name in options}
+    rest = {name: value for name, value in options.items() if name not in how}
+    return {**rest, "given": rl.Given(options["given"], **how)} if how else rest
+
+
+def relative_importance(*arguments: Any, **options: Any) -> Any:
+    return rl.relative_importance(*arguments, **packed(options))
 
 
 def correlated(n: int = 12, p: int = 4, seed: int = 0) -> tuple[Floats, Floats]:

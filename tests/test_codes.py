@@ -35,7 +35,7 @@ CALLS = {
     "individual curves": lambda X, f: rl.model_reliance(f, X, Y, keep="ice"),
     "conditional": lambda X, f: rl.conditional_model_reliance(f, X, Y),
     "relative": lambda X, f: rl.relative_importance(f, X, Y, given="rest"),
-    "knockoffs": lambda X, f: rl.relative_importance(f, X, Y, given="rest", sampler="knockoffs"),
+    "knockoffs": lambda X, f: rl.relative_importance(f, X, Y, given=rl.Given("rest", sampler="knockoffs")),
     "linear class": lambda X, f: rl.model_class_reliance(rl.LinearClass(), X, Y, epsilon=0.1),
     "kernel class": lambda X, f: rl.model_class_reliance(rl.KernelClass(radius=1.0), X, Y, epsilon=0.1),
     "conditional listed": lambda X, f: rl.conditional_model_class_reliance(rl.FiniteClass([f]), X, Y, epsilon=0.1),

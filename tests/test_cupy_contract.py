@@ -143,7 +143,9 @@ def everything():
         for leaves in ((5, 40), (70, 2)):
             rl.model_reliance(made(0, leaves, columns=3, categorical=(1,)), X, y, weights=w, features=[0, 1, (0, 2)])
         for sampler in ("gaussian", samplers.Gaussian(draws="normal"), "knn", "leaves"):
-            rl.relative_importance(lambda X: X[:, 0], X, y, given=[1], features=[0], sampler=sampler, draws=3, rng=1)
+            rl.relative_importance(
+                lambda X: X[:, 0], X, y, given=rl.Given([1], sampler=sampler), features=[0], draws=3, rng=1
+            )
         rl.conditional_model_reliance(lambda X: X[:, 0], X, y, weights=w, features=[0])
         _classes(X, y, label)
 

@@ -125,9 +125,7 @@ def relative(context=None, fit_on=None, frame=FRAME):
         frame,
         Y,
         features=["a"],
-        given=["c"],
-        context=context,
-        fit_on=fit_on,
+        given=rl.Given(["c"], context=context, fit_on=fit_on),
         draws=3,
         rng=0,
     )

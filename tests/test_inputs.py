@@ -14,7 +14,7 @@ from methods import METHODS
 from oracles import CASES
 from reliance._core.arrays import namespace
 from reliance.data.features import Feature, resolve_features
-from reliance.engine import inputs
+from reliance.engine import problems
 
 CASE = CASES["squared_error"]
 
@@ -24,7 +24,7 @@ def first(x):
 
 
 def prepared(X, y=None, **options):
-    return inputs.prepare(first, X, y if y is not None else X[:, 0], **options)
+    return problems.prepare(first, X, y if y is not None else X[:, 0], **options)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -222,8 +222,9 @@ SHARDED = """
     import random
     import jax, jax.numpy as jnp, numpy as np
     from reliance.engine import blocks, executors, reductions
+    from reliance.engine.base_pass import base_pass
     from reliance import Run, plans
-    from reliance.engine.inputs import prepare
+    from reliance.engine.problems import prepare
 
     n, p, devices = 33, 2, jax.devices()
     assert len(devices) == 8, devices
@@ -235,7 +236,7 @@ SHARDED = """
         X, y = (jax.device_put(a, device) for a in (host, labels))
         problem = prepare(model, X, y, loss=loss, run=Run(block=block), rng=1)
         call = executors.Caller(problem.model)
-        base = blocks.base_pass(problem, call)
+        base = base_pass(problem, call)
         return problem, base, call, blocks.make_executor(problem, plan, base, call, problem.features)
 
     for plan, block, loss in [

@@ -262,7 +262,7 @@ def test_a_metric_without_weights_is_told_before_the_work():
     sampler = rl.samplers.Residual(rl.samplers.KernelRidge()) if hasattr(rl.samplers, "KernelRidge") else "residual"
     rows = np.random.default_rng(0).normal(size=(40, 2))
     with pytest.raises(TypeError, match="weight 0"):
-        rl.relative_importance(model, rows, rows[:, 0], given=[1], features=[0], sampler=sampler, loss=blind)
+        rl.relative_importance(model, rows, rows[:, 0], given=rl.Given([1], sampler=sampler), features=[0], loss=blind)
     assert sum(calls) <= 3 * len(rows)  # the base pass and its checks, none of the 20 draws
     rl.relative_importance(model, rows, rows[:, 0], given=[1], features=[0], loss=blind)  # its error needs no weights
 

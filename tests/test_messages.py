@@ -27,7 +27,9 @@ def messages() -> Iterator[tuple[str, ast.expr]]:
             call = node.exc if isinstance(node, ast.Raise) else node
             if not isinstance(call, ast.Call) or not call.args:
                 continue
-            warns = isinstance(call.func, ast.Attribute) and call.func.attr == "warn"
+            warns = (isinstance(call.func, ast.Attribute) and call.func.attr == "warn") or (
+                isinstance(call.func, ast.Name) and call.func.id == "warn"
+            )
             if isinstance(node, ast.Raise) or warns:
                 yield f"{path.relative_to(SOURCE)}:{call.lineno}", call.args[0]
 
@@ -179,7 +181,7 @@ def first(X):
         lambda: rl.model_reliance(first, X, Y, pairs=LONG),
         lambda: rl.model_reliance(first, X, Y, route=LONG),
         lambda: rl.relative_importance(first, X, Y, names=LONG, given=["none of them"]),
-        lambda: rl.relative_importance(first, X, Y, given=["x0"], sampler=LONG[0]),
+        lambda: rl.relative_importance(first, X, Y, given=rl.Given(["x0"], sampler=LONG[0])),
         lambda: rl.interaction_importance(first, X, Y, names=LONG, between=[("none", LONG[0])]),
         lambda: rl.algorithm_reliance(LONG, X, Y),
         lambda: rl.algorithm_reliance(lambda X, y: first, X, Y, cv=LONG),

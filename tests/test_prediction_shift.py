@@ -39,7 +39,9 @@ CONDITIONAL = {
     "conditional": lambda *a, **o: rl.conditional_model_reliance(*a, compare="difference", rng=0, **o),
     "conditional, shifts": lambda *a, **o: rl.conditional_model_reliance(*a, compare="difference", pairs=4, rng=0, **o),
     "relative": lambda *a, **o: rl.relative_importance(*a, given=[1], draws=4, rng=0, **o),
-    "relative, neighbours": lambda *a, **o: rl.relative_importance(*a, given=[1], sampler="knn", draws=4, rng=0, **o),
+    "relative, neighbours": lambda *a, **o: rl.relative_importance(
+        *a, given=rl.Given([1], sampler="knn"), draws=4, rng=0, **o
+    ),
     "rest": lambda *a, **o: rl.relative_importance(*a, given="rest", draws=4, rng=0, **o),
 }
 

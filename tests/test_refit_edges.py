@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
+from relative_cases import packed, relative_importance
 from reliance.refit.running import RefitError
 from reliance.results.null import NullImportance
 
@@ -227,17 +228,22 @@ def test_a_context_is_that_of_the_rows():
     pairs = [(np.flatnonzero(k == GROUPS % 2), np.flatnonzero(k != GROUPS % 2)) for k in (0, 1)]
     options = {"given": ["cause"], "rng": 7, "draws": 3}
     found = rl.cross_validated_importance(
-        fit_linear, X, Y, cv=pairs, method="relative_importance", context={"cause": cause}, **options
+        fit_linear, X, Y, cv=pairs, method="relative_importance", **packed({**options, "context": {"cause": cause}})
     )
     key = {**options, "rng": 7}
     for k, (train, test) in enumerate(pairs):
-        one = rl.relative_importance(
+        one = relative_importance(
             fit_linear(X[train], Y[train]), X[test], Y[test], context={"cause": cause[test]}, **key
         )
         np.testing.assert_allclose(found.folds[:, k], one.values)
     with pytest.raises(ValueError, match=r"context\['cause'\] has shape \(9,\)"):
         rl.cross_validated_importance(
-            fit_linear, X, Y, cv=pairs, method="relative_importance", context={"cause": cause[:9]}, **options
+            fit_linear,
+            X,
+            Y,
+            cv=pairs,
+            method="relative_importance",
+            **packed({**options, "context": {"cause": cause[:9]}}),
         )
 
 
@@ -363,5 +369,9 @@ def test_a_context_in_another_order_is_refused():
     cause = pd.Series(Y).sample(frac=1, random_state=0)
     with pytest.raises(ValueError, match="in another order"):
         rl.cross_validated_importance(
-            linear_model.LinearRegression(), table, Y, method="relative_importance", context={"cause": cause}
+            linear_model.LinearRegression(),
+            table,
+            Y,
+            method="relative_importance",
+            given=rl.Given(["cause"], context={"cause": cause}),
         )

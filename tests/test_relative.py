@@ -11,7 +11,7 @@ import pytest
 import oracles
 import reliance as rl
 from methods import KEY, donor_table
-from relative_cases import Counted, base_rows, correlated, regression, scrambled_table
+from relative_cases import Counted, base_rows, correlated, regression, relative_importance, scrambled_table
 from reliance import plans
 from reliance._core import streams
 from reliance.samplers import residual as samplers
@@ -30,7 +30,7 @@ def formula(x):
 
 
 def relative(X, y, model=formula, **options):
-    return rl.relative_importance(model, X, y, **{"draws": DRAWS, "rng": KEY, **options})
+    return relative_importance(model, X, y, **{"draws": DRAWS, "rng": KEY, **options})
 
 
 def assert_same(one, other):

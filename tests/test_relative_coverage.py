@@ -17,6 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 import reliance as rl
+from relative_cases import relative_importance
 from reliance.samplers.residual import OLS, Gaussian, Leaves, Residual
 from simulations import seed_of
 from test_coverage import REPLICATES, outside
@@ -118,8 +119,8 @@ def measure(setup: Setup, X: Floats, y: Floats, training: Floats | None, key: in
     if not setup.options:
         return rl.conditional_model_reliance(setup.world.model, X, y, **common)
     fit_on = None if training is None else (training, None)
-    return rl.relative_importance(
-        setup.world.model, X, y, given=setup.world.given, fit_on=fit_on, **setup.options, **common
+    return relative_importance(
+        setup.world.model, X, y, given=rl.Given(setup.world.given, fit_on=fit_on), **setup.options, **common
     )
 
 
@@ -166,7 +167,7 @@ def simulate_delta(name: str, n: int, replicates: int) -> Cell:
         for _ in range(replicates):
             X, y, _ = SOME.draw(rng, n)
             sets = {"none": [], "one": [1]}
-            found = rl.relative_importance(
+            found = relative_importance(
                 SOME.model, X, y, given=sets, features=[0], rng=int(rng.integers(2**62)), **options
             ).delta("none", "one")
             low, high = found.interval(0.95)[0]

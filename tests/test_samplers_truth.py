@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
+from relative_cases import packed, relative_importance
 from reliance import inference
 from reliance.samplers import misfit
 from reliance.samplers import residual as samplers
@@ -35,7 +36,7 @@ def test_relative_importance_of_tied_values_is_twice_the_conditional_variance(ba
     X, regressor = grid(), samplers.OLS() if folds == 2 else None
     sampler = samplers.Residual(regressor, folds=folds)
     options = {"given": [1], "features": [0], "sampler": sampler, "draws": 4, "rng": 0}
-    result = rl.relative_importance(first, backend.asarray(X), backend.asarray(X[:, 0]), **options)
+    result = relative_importance(first, backend.asarray(X), backend.asarray(X[:, 0]), **options)
     assert abs(result.values[0] - 4 / 3) < 0.05 * 4 / 3
     low, high = result.interval()[0]
     assert low < 4 / 3 < high
@@ -167,7 +168,7 @@ def test_a_line_that_is_wrong_is_warned_about(kind):
     for draws in ("donors", "normal"):
         sampler = samplers.Gaussian(draws)
         with pytest.warns(UserWarning, match=warned_about(kind)) as caught:
-            rl.relative_importance(first, X, X[:, 0], given="rest", sampler=sampler, draws=3, **options)
+            relative_importance(first, X, X[:, 0], given=rl.Given("rest", sampler=sampler), draws=3, **options)
         message = str(caught[0].message)
         assert "'knn' or 'leaves'" in message
         assert len(message) <= 300
@@ -197,8 +198,8 @@ def test_what_it_is_for():
     y = np.cos(2 * z[:, 0]) + 0.1 * rng.normal(size=400)
     options = {"given": [1], "features": [0], "rng": 0}
     with pytest.warns(UserWarning, match="features of no use may look important"):
-        believed = rl.relative_importance(first, X, y, **options)
-    assert believed.values[0] > 2 * rl.relative_importance(first, X, y, sampler="knn", **options).values[0]
+        believed = relative_importance(first, X, y, **options)
+    assert believed.values[0] > 2 * relative_importance(first, X, y, sampler="knn", **options).values[0]
 
 
 @pytest.mark.parametrize("given", GIVEN)
@@ -234,11 +235,11 @@ def test_groups_many_columns_and_other_rows(rows):
     X = np.column_stack([z[:, 3] + e[:, 0], z[:, 7] ** 2 + e[:, 1], z])
     options = {"features": {"x0": [0, 1]}, "draws": 3, "rng": 0, "given": list(range(2, 32))}
     with pytest.warns(UserWarning, match=warned_about("mean")):
-        rl.relative_importance(first, X[:60], X[:60, 0], fit_on=(X, None), **options)
+        relative_importance(first, X[:60], X[:60, 0], fit_on=(X, None), **options)
     X[:, 1] = z[:, 7] + e[:, 1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        rl.relative_importance(first, X[:60], X[:60, 0], fit_on=(X, None), **options)
+        relative_importance(first, X[:60], X[:60, 0], fit_on=(X, None), **options)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -252,7 +253,7 @@ def few(n: int, m: int, seed: int) -> rl.Importance:
     X, rows = (np.column_stack([part @ [1.0, 0.5] + rng.normal(size=len(part)), part]) for part in (z, train))
     y = X[:, 0] + 2 * z[:, 0] + 0.5 * rng.normal(size=n)
     options = {"given": [1, 2], "features": [0], "fit_on": (rows, None), "draws": 10, "rng": seed}
-    return rl.relative_importance(first, X, y, **options)
+    return relative_importance(first, X, y, **options)
 
 
 def test_degrees_of_freedom_follow_the_rows_that_matter():
@@ -284,7 +285,7 @@ def test_differences_of_sets_count_the_rows_of_the_fit(sampler):
     X, rows = (part @ (np.eye(3) + 0.5) for part in (rng.normal(size=(60, 3)), rng.normal(size=(14, 3))))
     sets = {"none": [], "one": [1], "both": [1, 2]}
     options = {"given": sets, "features": [0, 1], "fit_on": (rows, None), "sampler": sampler, "draws": 3, "rng": 0}
-    result = rl.relative_importance(first, X, X[:, 0] + 3 * X[:, 1], **options)
+    result = relative_importance(first, X, X[:, 0] + 3 * X[:, 1], **options)
     for pair in (("none", "one"), ("one", "both")):
         delta = result.delta(*pair)
         known = 13 if sampler == "residual" else {"one": 12, "both": 11}[pair[1]]
@@ -303,7 +304,7 @@ def test_several_partitions_may_be_an_array():
     strata = rng.integers(0, 3, size=(300, 2))
     X = np.column_stack([strata[:, 0] + 2.0 * strata[:, 1] + 0.1 * rng.normal(size=300), rng.normal(size=300)])
     options = {"given": [1], "features": [0], "draws": 10, "rng": 0}
-    result = rl.relative_importance(first, X, X[:, 0], sampler=samplers.Leaves(strata), **options)
+    result = relative_importance(first, X, X[:, 0], sampler=samplers.Leaves(strata), **options)
     within = [
         2 * np.mean([np.var(X[part == label, 0], ddof=1) for label in part])  # one for each row
         for part in strata.T
@@ -311,7 +312,7 @@ def test_several_partitions_may_be_an_array():
     assert result.values[0] == pytest.approx(np.mean(within), rel=0.1)
     place, order = np.argsort(X[:, 1]), np.sort(X[:, 1])
     same = samplers.Leaves(lambda Z: strata[place[np.searchsorted(order, Z[:, 0])]])
-    expected = rl.relative_importance(first, X, X[:, 0], sampler=same, **options)
+    expected = relative_importance(first, X, X[:, 0], sampler=same, **options)
     assert (result.values, result.std_error) == (expected.values, expected.std_error)
 
 
@@ -323,7 +324,7 @@ def test_strata_are_split_with_the_rows(strata):
     sampler = samplers.Leaves(given[:, 0] if strata == 1 else given)
     options = {"given": [1], "features": [0], "draws": 3, "rng": 0, "cv": 3, "target": "fitted models"}
     found = rl.cross_validated_importance(
-        lambda X, y: first, X, X[:, 0], method="relative_importance", sampler=sampler, **options
+        lambda X, y: first, X, X[:, 0], method="relative_importance", **packed({**options, "sampler": sampler})
     )
     assert found.values[0] == pytest.approx(0.02, rel=0.5) if strata == 1 else found.values[0] > 0.1
 
@@ -334,7 +335,9 @@ def test_context_is_split_with_the_rows():
     cause = rng.normal(size=200)
     X = np.column_stack([cause + 0.5 * rng.normal(size=200), rng.normal(size=200)])
     options = {"given": ["cause"], "context": {"cause": cause}, "features": [0], "rng": 0, "cv": 4}
-    found = rl.cross_validated_importance(lambda X, y: first, X, X[:, 0], method="relative_importance", **options)
+    found = rl.cross_validated_importance(
+        lambda X, y: first, X, X[:, 0], method="relative_importance", **packed(options)
+    )
     assert found.values[0] == pytest.approx(0.5, rel=0.2)
 
 
@@ -361,7 +364,7 @@ LONG = {"z" * 400: np.arange(8.0)}
 )
 def test_words_are_short(options, message):
     with pytest.raises((TypeError, ValueError), match=message) as caught:
-        rl.relative_importance(lambda X: X[:, 0, 0], IMAGE, IMAGE[:, 0, 0], features=[0], rng=0, **options)
+        relative_importance(lambda X: X[:, 0, 0], IMAGE, IMAGE[:, 0, 0], features=[0], rng=0, **options)
     assert len(str(caught.value)) <= 300
 
 
@@ -370,5 +373,5 @@ def test_words_about_columns_of_tables_are_short():
     X = pandas.DataFrame(np.random.default_rng(0).normal(size=(20, 300)), columns=[f"c{j}" for j in range(300)])
     options = {"given": ["c1"], "features": ["c0"], "rng": 0, "fit_on": (X.rename(columns={"c0": "q"}), None)}
     with pytest.raises(ValueError, match="it lacks 'c0' and has 'q' besides") as caught:
-        rl.relative_importance(lambda X: np.asarray(X)[:, 0], X, X["c0"].to_numpy(), **options)
+        relative_importance(lambda X: np.asarray(X)[:, 0], X, X["c0"].to_numpy(), **options)
     assert len(str(caught.value)) <= 300

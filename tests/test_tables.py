@@ -211,10 +211,16 @@ def test_context_and_training_rows_come_as_tables(kind: Callable[[Any], Any]) ->
     y = frame["a"].to_numpy()
     model = rl.models.Linear(np.array([1.0, 1.0]))
     ours = rl.relative_importance(
-        model, kind(frame), y, given=["cause"], context=kind(context), fit_on=(kind(frame), kind(context)), rng=0
+        model,
+        kind(frame),
+        y,
+        given=rl.Given(["cause"], context=kind(context), fit_on=(kind(frame), kind(context))),
+        rng=0,
     )
     X, C = frame.to_numpy(), {"cause": context["cause"].to_numpy()}
-    arrays = rl.relative_importance(model, X, y, given=["cause"], context=C, fit_on=(X, C), rng=0, names=["a", "b"])
+    arrays = rl.relative_importance(
+        model, X, y, given=rl.Given(["cause"], context=C, fit_on=(X, C)), rng=0, names=["a", "b"]
+    )
     np.testing.assert_allclose(ours.values, arrays.values, rtol=1e-12)
     assert ours.names == ("a", "b")
     by_name = rl.relative_importance(model, kind(frame), y, given=["b"], rng=0)
@@ -243,7 +249,7 @@ def test_bad_tables(kind: Callable[[Any], Any]) -> None:
         rl.relative_importance(score, kind(mixed()), y, features=["age"], given=["city"])
     with pytest.raises(TypeError, match=r"context: column 'city' holds text"):
         rl.relative_importance(
-            score, kind(mixed()), y, features=["age"], given=["city2"], context=kind(mixed()[["city"]])
+            score, kind(mixed()), y, features=["age"], given=rl.Given(["city2"], context=kind(mixed()[["city"]]))
         )
     gaps = mixed()[["age", "maybe"]]
     with pytest.raises(ValueError, match=r"y holds 8 missing values: drop those rows"):

@@ -35,6 +35,7 @@ from reliance.results.local import LocalImportance
 from reliance.results.mapping import Results
 from reliance.results.null import NullImportance
 from reliance.results.splits import SplitComparison
+from reliance.samplers.given import Given
 
 __version__ = "0.1.0"
 
@@ -45,6 +46,7 @@ __all__ = [
     "DifferentiableClass",
     "Extrapolation",
     "FiniteClass",
+    "Given",
     "Impact",
     "Importance",
     "Interactions",

@@ -13,6 +13,7 @@ from hostile import loops
 from hostile.functions import FUNCTIONS, KEY, N, P, X, Y, plane, score, weaker
 from hostile.loops import Data
 from hostile.record import Case, Expectation, Number, Refused
+from relative_cases import relative_importance
 
 ASK = rl.model_class_reliance
 
@@ -162,7 +163,7 @@ CLASSES: dict[tuple[str, str], tuple[Callable[[], Any], Expectation]] = {
 
 
 def _given(sampler: Any, **options: Any) -> Any:
-    return rl.relative_importance(score, X, Y, **{"given": ["x1"], "sampler": sampler, "rng": KEY, **options}).values
+    return relative_importance(score, X, Y, **{"given": ["x1"], "sampler": sampler, "rng": KEY, **options}).values
 
 
 def _given_truth() -> Any:

@@ -18,6 +18,7 @@ from reliance import plans
 
 KEY, N, P = 7, 12, 3
 IN_RUN = {"memory", "block", "workers"}
+IN_GIVEN = {"context", "sampler", "fit_on"}
 IN_SCRAMBLER = {"regressor", "classifier", "crossfit"}
 IN_UNTIL = {"precision", "relative", "top", "budget"}
 _RNG = np.random.default_rng(5)
@@ -108,6 +109,8 @@ class Function:
             names |= IN_RUN - ({"block"} if "model_class" in found else set())
         if "Scrambler" in str(getattr(found.get("sampler"), "annotation", "")):
             names |= IN_SCRAMBLER
+        if "given" in found:
+            names |= IN_GIVEN
         return names | (IN_UNTIL if "draws" in found and "Until" in str(found["draws"].annotation) else set())
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import reliance as rl
-from hostile.functions import CHECKED, IN_RUN, IN_SCRAMBLER, IN_UNTIL, KEY, Function, N, P, X, Y, score
+from hostile.functions import CHECKED, IN_GIVEN, IN_RUN, IN_SCRAMBLER, IN_UNTIL, KEY, Function, N, P, X, Y, score
 from hostile.record import Case, Number, Refused
 
 HUGE = "x" * 5000
@@ -202,6 +202,8 @@ def _call(function: Function, option: str, value: Any) -> Any:
         return function.run(X, Y, run=rl.Run(**{option: value}))
     if option in IN_UNTIL and function.takes("precision"):
         return function.run(X, Y, draws=rl.Until(**{option: value}))
+    if option in IN_GIVEN and function.takes("given"):
+        return function.run(X, Y, given=rl.Given("rest", **{option: value}))
     if option in IN_SCRAMBLER and function.takes("crossfit"):
         return function.run(X, Y, sampler=rl.samplers.Scrambler(**{option: value}))
     return function.run(X, Y, **{option: value})

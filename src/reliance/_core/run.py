@@ -107,6 +107,16 @@ def resolved(run: Run | None = None) -> Run:
     return Run(**known)
 
 
+def without_workers(run: Run | None) -> Run:
+    """The settings of a call that fits no model again, and so has no use for workers of its own."""
+    if isinstance(run, Run) and run.workers is not None:
+        raise ValueError(
+            f"run has workers={shown(run.workers)}, but this method fits no model again, so there is nothing to share "
+            "out: leave workers out"
+        )
+    return resolved(run)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # What the user passes
 

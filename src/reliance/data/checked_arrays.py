@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,11 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.arrays import Array
-from reliance._core.words import short, shown
+from reliance._core.checks import warn
+from reliance._core.words import short
 from reliance.data import tables
 from reliance.data.kinds import check_kind
 from reliance.losses.formulas import is_numeric
-from reliance.losses.functions import Loss, Metric, takes_weights
 
 # Numbers that are looked at together: the answers for all of X would take an eighth of its size.
 _FINITE_CHUNK = 2**16
@@ -120,14 +119,10 @@ def check_finite(X: Array, y: Array | None) -> None:
     if y is not None and not _all_finite(y):
         raise ValueError("y holds NaN or infinite values: drop those rows, a loss cannot be computed for them")
     if not _all_finite(X):
-        warnings.warn(
-            "X holds NaN or infinite values. They are passed on as they are: fine if the model takes them.",
-            UserWarning,
-            stacklevel=4,
-        )
+        warn("X holds NaN or infinite values. They are passed on as they are: fine if the model takes them.")
 
 
-def checked_weights(weights: Array, losses: Sequence[Loss | Metric]) -> NDArray[np.float64]:
+def checked_weights(weights: Array) -> NDArray[np.float64]:
     """Weights on the host in float64, for inference, times a power of 2: no sum or square over- or underflows.
 
     Only their proportions count, and powers of 2 leave every digit of these.
@@ -143,8 +138,6 @@ def checked_weights(weights: Array, losses: Sequence[Loss | Metric]) -> NDArray[
             f"weights has dtype {weights.dtype}: to leave rows out, take them out of X and y; as weights 0 and 1, "
             "under which rows left out still lend their values, pass numbers"
         )
-    for function in losses:
-        check_takes_weights(function, "weights= is given")
     host = np.asarray(arrays.to_host(weights), dtype=np.float64)
     if not np.isfinite(host).all():
         raise ValueError("weights holds NaN or infinite values: give finite, non-negative numbers")
@@ -153,12 +146,3 @@ def checked_weights(weights: Array, losses: Sequence[Loss | Metric]) -> NDArray[
     if not host.any():
         raise ValueError("weights are all zero: at least one row must count")
     return np.asarray(np.ldexp(host, -int(np.frexp(host.max())[1])))
-
-
-def check_takes_weights(function: Loss | Metric, why: str) -> None:
-    """A metric that will be called with weights must take them: said before the work."""
-    if isinstance(function, Metric) and not takes_weights(function):
-        raise TypeError(
-            f"{why}, so metric {shown(function.name)} is called as (y, prediction, weights), but its functions take "
-            "no weights: give value and influence a third argument, weights=None"
-        )

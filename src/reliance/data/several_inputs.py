@@ -1,4 +1,4 @@
-"""Models of several inputs: a tuple or a mapping of arrays, of which a feature is one input, or a part of one.
+"""Several inputs of a model: a tuple or a mapping of arrays, of which a feature is one input, or a part of one.
 
 The engine moves row numbers. Each input is cut into pieces, such that a feature is a set of whole pieces, and a piece
 is one column that holds the number of the row it is taken from. Before the model is called, the pieces are put together
@@ -7,7 +7,6 @@ again from those rows. So inputs of any shape and type are exchanged as they are
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from reliance._core.arrays import (
     from_host,
     index_dtype,
     is_array,
-    is_floating,
     itemsize,
     namespace,
     to_host,
@@ -31,11 +29,6 @@ from reliance._core.arrays import (
 from reliance._core.words import listed, shown
 from reliance.data.features import Feature
 from reliance.data.kinds import check_kind
-from reliance.models import calling, modules
-from reliance.models.calling import Model
-
-# Bytes of inputs that are put together for one call on a CPU.
-_CALL_BYTES = 2**25
 
 
 def is_several(X: Any) -> bool:
@@ -77,40 +70,13 @@ class Inputs:
         """Of the pieces."""
         return tuple(f"{name}, piece {k}" for k, (name, _) in enumerate(self.pieces))
 
-    def at_home(self, model: Any) -> Inputs:
-        """Inputs of NumPy go to the device of a torch module, floating ones in its dtype; others stay."""
-        if not modules.is_torch_module(model):
-            return self
-        import array_api_compat.torch as xp
+    @property
+    def row_bytes(self) -> int:
+        """Of all inputs of a row."""
+        return sum(math.prod(part.shape[1:]) * itemsize(part) for part in self.parts.values())
 
-        home = modules.home(model)
-        dev, dtype = (device(xp.empty(0)), None) if home is None else home
-        moved = {}
-        for name, part in self.parts.items():
-            if isinstance(part, np.ndarray):
-                part = from_host(part, xp, dev)
-            elif device(part) != dev:
-                raise ValueError(
-                    f"X[{shown(name)}] is on {device(part)} but the model's parameters are on {dev}: move one of them"
-                )
-            moved[name] = part.to(dtype) if dtype is not None and is_floating(xp, part.dtype) else part
-        return dataclasses.replace(self, parts=moved)
-
-    def model(self, model: Model) -> Model:
-        """The model as a function of row numbers."""
-        predict, put_together = model.predict, self._assembler()
-
-        def of_rows(block: Array) -> Array:
-            inputs = put_together(block)
-            return predict(**inputs) if self.named else predict(*inputs.values())  # type: ignore[call-arg]
-
-        of_rows.__qualname__ = calling.name_of(model.source)
-        width = sum(math.prod(part.shape[1:]) * itemsize(part) for part in self.parts.values())
-        rows = max(1, min(model.block_rows or 2048, _CALL_BYTES // max(width, 1)))
-        # Another source: what a library knows of its own model is not true of row numbers.
-        return Model(of_rows, of_rows, model.classes, rows, model.session, parts=model.parts)
-
-    def _assembler(self) -> Callable[[Array], dict[Any, Array]]:
+    def assembler(self) -> Callable[[Array], dict[Any, Array]]:
+        """The function that puts inputs together from row numbers ``(m, pieces)``."""
         first = next(iter(self.parts.values()))
         xp, dev = namespace(first), device(first)
         masks = [None if mask is None else from_host(mask, xp, dev) for _, mask in self.pieces]

@@ -18,8 +18,8 @@ from reliance._core import arrays, tracing
 from reliance._core.arrays import Array
 from reliance.data.features import Feature
 from reliance.engine import kernels
-from reliance.engine.inputs import Problem
 from reliance.engine.kernels import Lending, Part, Predict
+from reliance.engine.problems import Problem
 from reliance.losses.functions import Loss, Metric
 from reliance.models.calling import Model, check_prediction, name_of
 from reliance.plans import Plan, Tile, Users

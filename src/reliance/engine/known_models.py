@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.engine.inputs import Problem
+from reliance.engine.problems import Problem
 from reliance.models import calling
 from reliance.models.ensembles import Ensemble
 
@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 def linear_form(problem: Problem) -> tuple[Floats, float] | None:
     """Coefficients and intercept of a model of these rows that is known to be linear, and takes them as numbers."""
-    if problem.coded or problem.model.method not in (None, "predict"):
+    if problem.rows.coded or problem.model.method not in (None, "predict"):
         return None
     form = calling.linear_form(problem.model.source)
     return None if form is None or form[0].shape != (problem.flat.shape[1],) else form

@@ -8,13 +8,13 @@ looks at the other rows of its batch.
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.checks import warn
 
 # Units in the last place of an output, or of its typical size, that a prediction may move by: where a batch changes
 # something or it is not known, and how many times the measured change. Where it changes nothing fewer do for float32,
@@ -124,10 +124,8 @@ def _largest(a: Array, b: Array) -> Array:
 
 def warn_random(name: str, apart: float) -> None:
     """What is said of a model whose second predictions differ by more than rounding."""
-    warnings.warn(
+    warn(
         f"model {name:.60} predicts the same rows differently in another batch, by up to {apart:.3g}: it is random "
         "(dropout?) or depends on the other rows of its batch (batch statistics?). Importances contain this noise; for "
-        "a network call eval() first",
-        UserWarning,
-        stacklevel=3,
+        "a network call eval() first"
     )

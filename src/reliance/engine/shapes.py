@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from reliance import plans
 from reliance._core import arrays
 from reliance.data.features import Feature
-from reliance.engine.inputs import Problem
+from reliance.engine.problems import Problem
 from reliance.engine.reductions import Accumulator
 from reliance.losses.functions import Metric
 from reliance.plans import Plan
@@ -20,6 +20,13 @@ _CPU_BLOCK_BYTES = 2**25
 _ACCELERATOR_ROWS = 2**17
 # Temporaries of a block's losses: losses, changes, weighted changes, squares, repeated targets, donor indices.
 _CELL_BYTES = 6 * 8
+
+
+def call_rows(problem: Problem) -> int | None:
+    """With how many rows the model is called at most; None: with whole blocks, as the user's ``block`` asks for."""
+    if problem.block is not None or arrays.is_accelerator(problem.xp, problem.device):
+        return None
+    return problem.model.block_rows or arrays.cpu_call_rows(problem.xp)
 
 
 def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:

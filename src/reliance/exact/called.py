@@ -11,10 +11,9 @@ import numpy as np
 from reliance._core.streams import Indices
 from reliance._core.words import shown
 from reliance.data.features import Feature
-from reliance.engine import blocks
-from reliance.engine.blocks import Reporter
-from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Problem
+from reliance.engine.evaluation import Evaluation
+from reliance.engine.executors import Base
+from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
 from reliance.engine.stores import Lent
 from reliance.exact.protocol import ChosenRows, Exchange, Summarizer
@@ -64,7 +63,7 @@ class Known:
     def evaluations(self, feature: Feature) -> int:
         return 0
 
-    def run(self, call: Caller, advance: Reporter) -> FromMoments:
+    def run(self, evaluation: Evaluation) -> FromMoments:
         return FromMoments(self.problem, self.features, self.known, {f.name: self.plan for f in self.features})
 
 
@@ -81,10 +80,8 @@ class Called:
     def evaluations(self, feature: Feature) -> int:
         return self.plan.n * self.plan.columns
 
-    def run(self, call: Caller, advance: Reporter) -> FromMoments:
-        # A model of the route's own is called with the limit of rows that was found so far.
-        own = call if call.model is self.problem.model else Caller(self.problem.model, call.limit)
-        found = blocks.evaluate(self.problem, self.plan, self.base, own, self.features, advance)
+    def run(self, evaluation: Evaluation) -> FromMoments:
+        found = evaluation.on(self.problem, self.base).measure(self.plan, self.features)
         return self.answer(found.moments, found.block)
 
     def answer(self, moments: Mapping[str, tuple[Moments, ...]], block: tuple[int, int]) -> FromMoments:

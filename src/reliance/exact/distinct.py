@@ -10,7 +10,7 @@ from reliance._core import arrays
 from reliance._core.streams import as_indices
 from reliance._core.words import shown
 from reliance.data.features import Feature
-from reliance.engine.inputs import Problem
+from reliance.engine.problems import Problem
 from reliance.exact.called import Called, called
 from reliance.exact.protocol import ChosenRows, Exchange, Measured, Offer, Opening, Route
 from reliance.plans import Classes

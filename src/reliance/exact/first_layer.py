@@ -11,7 +11,7 @@ from typing import Any
 from reliance._core.arrays import Array, Device, Namespace, device, itemsize, namespace
 from reliance.data.features import Feature
 from reliance.engine import kernels
-from reliance.engine.inputs import Problem
+from reliance.engine.problems import Problem
 from reliance.exact import trust
 from reliance.exact.called import Called
 from reliance.exact.distinct import Distinct, classes_of

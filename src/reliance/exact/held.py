@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
-from reliance.engine import blocks
-from reliance.engine.blocks import Reporter
 from reliance.engine.constant_plans import Constants, ConstantStore
-from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Problem
+from reliance.engine.evaluation import Evaluation
+from reliance.engine.executors import Base
+from reliance.engine.problems import Problem
 from reliance.exact.protocol import Opening, Route
 from reliance.inference import Floats
 
@@ -87,7 +86,7 @@ class KnownImpacts:
     def evaluations(self, feature: Feature) -> int:
         return 0
 
-    def run(self, call: Caller, advance: Reporter) -> Impacts:
+    def run(self, evaluation: Evaluation) -> Impacts:
         return Impacts(self.found)
 
 
@@ -143,13 +142,13 @@ class HeldTogether:
     def evaluations(self, feature: Feature) -> int:
         return self.question.problem.n * self.count
 
-    def run(self, call: Caller, advance: Reporter) -> Impacts:
+    def run(self, evaluation: Evaluation) -> Impacts:
         problem, held, n = self.question.problem, self.question.held, self.question.problem.n
         table = np.zeros((self.count, problem.flat.shape[1]), dtype=held[self.features[0].name].values.dtype)
         for feature in self.features:
             table[:, feature.columns[0]] = held[feature.name].values[self.lines[feature.name].evaluated]
         replaced = dataclasses.replace(problem, store=ConstantStore.over(problem.store, table))
-        run = blocks.evaluate(replaced, Constants(n, self.count), self.question.base, call, self.features, advance)
+        run = evaluation.on(replaced).measure(Constants(n, self.count), self.features)
         found = {}
         for feature in self.features:
             changes, squares = (moments.draw_sum for moments in run.moments[feature.name])

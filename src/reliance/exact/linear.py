@@ -18,9 +18,9 @@ from reliance._core.arrays import Array
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.engine import known_models
-from reliance.engine.blocks import Reporter
-from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Problem
+from reliance.engine.evaluation import Evaluation
+from reliance.engine.executors import Base
+from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
 from reliance.exact import trust
 from reliance.exact.called import Known
@@ -152,7 +152,7 @@ class LinearJob:
     def evaluations(self, feature: Feature) -> int:
         return 0
 
-    def run(self, call: Caller, advance: Reporter) -> LinearJob:
+    def run(self, evaluation: Evaluation) -> LinearJob:
         return self
 
     def moments(self, feature: Feature) -> tuple[Moments, ...]:

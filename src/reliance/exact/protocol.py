@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 from reliance import inference
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
-from reliance.engine.blocks import Reporter
-from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Problem
+from reliance.engine.evaluation import Evaluation
+from reliance.engine.executors import Base
+from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
 from reliance.inference import Floats, Summary
 from reliance.inference.freedom import Support
@@ -58,7 +58,7 @@ class Job(Protocol[A_co]):
         """How many entries of the feature's table are computed."""
         ...
 
-    def run(self, call: Caller, advance: Reporter) -> A_co:
+    def run(self, evaluation: Evaluation) -> A_co:
         """The answer of all its features; raises `trust.Disagreement` if the model turns out to be another."""
         ...
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, Protocol
 
+from reliance._core.progress import Reporter
 from reliance._core.words import shown
 from reliance.data.features import Feature
-from reliance.engine import blocks
-from reliance.engine.blocks import Reporter
-from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Problem
+from reliance.engine.evaluation import Evaluation
+from reliance.engine.problems import Problem
 from reliance.exact import trust
 from reliance.exact.distinct import Distinct
 from reliance.exact.first_layer import FirstLayer
@@ -75,9 +74,10 @@ class Done(Generic[A]):
 # Choice
 
 
-def measure(problem: Problem, base: Base, call: Caller, plan: Plan, route: str = "auto") -> Done[Measured]:
+def measure(evaluation: Evaluation, plan: Plan, route: str = "auto") -> Done[Measured]:
     """Features exchanged between rows; a forced route that does not apply is an error."""
-    return answered(Exchange(problem=problem, base=base, plan=plan, forced=route != "auto"), call, route)
+    question = Exchange(problem=evaluation.problem, base=evaluation.base, plan=plan, forced=route != "auto")
+    return answered(question, evaluation, route)
 
 
 def has_shortcut(question: Exchange) -> bool:
@@ -86,28 +86,28 @@ def has_shortcut(question: Exchange) -> bool:
 
 
 def answered(
-    question: Question[A], call: Caller, route: str = "auto", features: tuple[Feature, ...] | None = None
+    question: Question[A], evaluation: Evaluation, route: str = "auto", features: tuple[Feature, ...] | None = None
 ) -> Done[A]:
-    """Everything about some features of a question, by default all, under one progress report.
+    """Everything about some features of a question, by default all.
 
     A route that is given up in the middle leaves all of its features to those behind it in the list.
     """
     asked = question.problem.features if features is None else features
     waiting = _chosen(question, route, asked, ROUTES)
+    evaluation.advance.expect(_total([job for _, job in waiting]))
     jobs: list[tuple[Route, Job[A], A]] = []
-    with blocks.progress(question.problem, _total([job for _, job in waiting])) as advance:
-        while waiting:
-            one, job = waiting[0]
-            try:
-                jobs.append((one, job, job.run(call, advance)))
-                waiting = waiting[1:]
-            except trust.Disagreement:
-                _disagrees(question.problem, one, route)
-                left = tuple(f for o, j in [*((o, j) for o, j, _ in jobs), *waiting] if o is one for f in j.features)
-                jobs = [done for done in jobs if done[0] is not one]
-                later = ROUTES[ROUTES.index(one) + 1 :]
-                waiting = [*(rest for rest in waiting if rest[0] is not one), *_chosen(question, route, left, later)]
-                _expect(advance, [job for _, job in waiting])
+    while waiting:
+        one, job = waiting[0]
+        try:
+            jobs.append((one, job, job.run(evaluation)))
+            waiting = waiting[1:]
+        except trust.Disagreement:
+            _disagrees(question.problem, one, route)
+            left = tuple(f for o, j in [*((o, j) for o, j, _ in jobs), *waiting] if o is one for f in j.features)
+            jobs = [done for done in jobs if done[0] is not one]
+            later = ROUTES[ROUTES.index(one) + 1 :]
+            waiting = [*(rest for rest in waiting if rest[0] is not one), *_chosen(question, route, left, later)]
+            _expect(evaluation.advance, [job for _, job in waiting])
     return Done(tuple(job for _, job, _ in jobs), tuple(answer for _, _, answer in jobs))
 
 
@@ -161,7 +161,7 @@ def _opened(question: Question[A], route: Route, wanted: str) -> Offer[A] | None
 def _disagrees(problem: Problem, route: Route, wanted: str) -> None:
     if wanted == route.name:
         raise ValueError(f"{trust.words(problem, route)}; pass route='auto'") from None
-    trust.warn(problem, route)
+    trust.warn_of_call(problem, route)
 
 
 def _total(jobs: Sequence[Job[A]]) -> int:

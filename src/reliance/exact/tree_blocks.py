@@ -19,7 +19,7 @@ from reliance._core import arrays, tracing
 from reliance._core.arrays import Array
 from reliance.engine import kernels
 from reliance.engine.executors import Base
-from reliance.engine.inputs import Problem
+from reliance.engine.problems import Problem
 from reliance.engine.rounding import ROUNDING
 from reliance.exact.cells import Cells
 from reliance.exact.leaf_masks import Skeleton, fold_trees, mask_tables

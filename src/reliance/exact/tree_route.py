@@ -10,9 +10,8 @@ import numpy as np
 from reliance._core.words import shown
 from reliance.data.features import Feature
 from reliance.engine import known_models
-from reliance.engine.blocks import Reporter
-from reliance.engine.executors import Caller
-from reliance.engine.inputs import Problem
+from reliance.engine.evaluation import Evaluation
+from reliance.engine.problems import Problem
 from reliance.exact.called import FromMoments, called
 from reliance.exact.cells import Cells
 from reliance.exact.held import HeldAt, HeldByModel, Impacts, KnownImpacts, impact
@@ -96,8 +95,8 @@ class TreeJob:
     def evaluations(self, feature: Feature) -> int:
         return self.reading.setting.problem.n * self.cells[feature.name].number
 
-    def run(self, call: Caller, advance: Reporter) -> FromMoments:
-        run = self.reading.moments(self.cells, advance)
+    def run(self, evaluation: Evaluation) -> FromMoments:
+        run = self.reading.moments(self.cells, evaluation.advance)
         plans = {name: cells.plan for name, cells in self.cells.items()}
         return FromMoments(self.reading.setting.problem, self.features, run.moments, plans, run.block)
 
@@ -153,8 +152,8 @@ class _HeldJob:
     def evaluations(self, feature: Feature) -> int:
         return self.job.evaluations(feature)
 
-    def run(self, call: Caller, advance: Reporter) -> Impacts:
-        answer, found = self.job.run(call, advance), {}
+    def run(self, evaluation: Evaluation) -> Impacts:
+        answer, found = self.job.run(evaluation), {}
         for feature in self.features:
             one = self.question.held[feature.name]
             changes, squares = (moments.donor_sum[one.rows] for moments in answer.moments(feature))

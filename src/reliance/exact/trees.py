@@ -19,7 +19,7 @@ from reliance._core import arrays, threads
 from reliance.data.features import Feature
 from reliance.engine import blocks
 from reliance.engine.executors import Base
-from reliance.engine.inputs import Problem
+from reliance.engine.problems import Problem
 from reliance.engine.reductions import Accumulator, Moments
 from reliance.exact import trust
 from reliance.exact.cells import Cells, column_cells, joint_cells
@@ -79,7 +79,7 @@ class TreeReading:
             return False
         return not np.array_equal(ensemble.value, np.round(ensemble.value * 2.0**20) / 2.0**20)
 
-    def moments(self, wanted: dict[str, Cells], advance: Advance) -> blocks.Run:
+    def moments(self, wanted: dict[str, Cells], advance: Advance) -> blocks.Evaluated:
         """The moments of features with these cells: single columns together, each group of columns alone."""
         problem = self.setting.problem
         found: dict[str, tuple[Moments, ...]] = {}
@@ -94,9 +94,9 @@ class TreeReading:
             run = self._pass(together, advance, _workers(problem))
             found.update(run.moments)
             block = max(block, run.block)
-        return blocks.Run(found, block)
+        return blocks.Evaluated(found, block)
 
-    def _pass(self, wanted: dict[str, Cells], advance: Advance, workers: int) -> blocks.Run:
+    def _pass(self, wanted: dict[str, Cells], advance: Advance, workers: int) -> blocks.Evaluated:
         """One pass over the trees for all wanted features, block of rows by block of rows."""
         problem, base = self.setting.problem, self.setting.base
         groups = [cells for cells in wanted.values() if len(cells.columns) > 1]
@@ -125,7 +125,7 @@ class TreeReading:
             for cells, accumulators in zip(measured, sums, strict=True)
         }
         width = max(cells.number for cells in measured)
-        return blocks.Run({name: moments[id(cells)] for name, cells in wanted.items()}, (height, width))
+        return blocks.Evaluated({name: moments[id(cells)] for name, cells in wanted.items()}, (height, width))
 
 
 def read(problem: Problem, base: Base, ensemble: Ensemble) -> TreeReading:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.arrays import Array
-from reliance.engine import blocks
+from reliance._core.checks import warn
 from reliance.engine.executors import Base, predict_rows
-from reliance.engine.inputs import Problem
+from reliance.engine.problems import Problem
+from reliance.engine.shapes import call_rows
 from reliance.exact.protocol import Route
 from reliance.models import calling, ensembles
 from reliance.models.calling import FirstLayer, Model
@@ -26,9 +25,9 @@ class Disagreement(Exception):
     """A shortcut, as it was read from a model, does not predict what the model predicts."""
 
 
-def warn(problem: Problem, route: Route) -> None:
+def warn_of_call(problem: Problem, route: Route) -> None:
     """Said where the model is called instead."""
-    warnings.warn(f"{words(problem, route)}: it is called instead", UserWarning, stacklevel=3)
+    warn(f"{words(problem, route)}: it is called instead")
 
 
 def words(problem: Problem, route: Route) -> str:
@@ -102,7 +101,7 @@ def check_first_layer(problem: Problem, base: Base, layer: FirstLayer) -> None:
     own, lent = (xp.where(found.mask, rows, nothing) @ layer.weight for rows in (found.own, found.lent))
     exchanged = (found.own @ layer.weight + layer.bias - own) + lent
     rest = Model(layer.rest, layer.rest)
-    claimed = _host(predict_rows(rest, exchanged, blocks.call_rows(problem)))
+    claimed = _host(predict_rows(rest, exchanged, call_rows(problem)))
     library = _host(_called(problem, found.block))
     scale = float(np.max(np.abs(library)))
     if claimed.shape != library.shape or not same(claimed, library, scale, precision):
@@ -116,7 +115,7 @@ def _probe(problem: Problem, base: Base, lenders: Array | None = None) -> Probe:
 
 def _called(problem: Problem, block: Array) -> Array:
     shaped = problem.xp.reshape(block, (block.shape[0], *problem.store.shape))
-    return predict_rows(problem.model, shaped, blocks.call_rows(problem))
+    return predict_rows(problem.model, shaped, call_rows(problem))
 
 
 def _products(flat: Array, coef: Floats) -> Floats:

@@ -8,9 +8,8 @@ import numpy as np
 
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
-from reliance.engine.blocks import Reporter
-from reliance.engine.executors import Caller
-from reliance.engine.inputs import Problem
+from reliance.engine.evaluation import Evaluation
+from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
 from reliance.exact.protocol import Summarizer
 from reliance.inference import Floats, Summary
@@ -28,7 +27,7 @@ class Unused:
     def evaluations(self, feature: Feature) -> int:
         return 0
 
-    def run(self, call: Caller, advance: Reporter) -> Unused:
+    def run(self, evaluation: Evaluation) -> Unused:
         return self
 
     def moments(self, feature: Feature) -> tuple[Moments, ...]:

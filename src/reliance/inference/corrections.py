@@ -7,7 +7,6 @@ it into an influence on the estimate. Otherwise the sampler is fitted again with
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -20,12 +19,9 @@ from reliance._core import arrays, streams
 from reliance._core.arrays import Array
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
-from reliance.engine import blocks
-from reliance.engine.blocks import Reporter
-from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Problem
+from reliance.engine.evaluation import Evaluation
 from reliance.engine.reductions import Moments
-from reliance.engine.stores import ArrayStore, Scrambled, Values
+from reliance.engine.stores import Scrambled, Values
 from reliance.inference import freedom
 from reliance.plans import Plan
 from reliance.samplers.draws import Normal, Residuals, ValueDraws
@@ -51,102 +47,51 @@ class Effect:
     freedom: float | None = None
 
 
-@dataclass(frozen=True)
-class Runner:
-    """The engine on one problem: model, rows, base pass, progress."""
-
-    problem: Problem
-    base: Base
-    call: Caller
-    advance: Reporter
-
-    def moments(self, store: Any, plan: Plan, feature: Feature) -> tuple[Moments, ...]:
-        """Of a feature, replaced as the store and the plan say; for each loss."""
-        problem = dataclasses.replace(self.problem, store=store)
-        return blocks.evaluate(problem, plan, self.base, self.call, (feature,), self.advance).moments[feature.name]
-
-    def without(self, gone: Indices) -> Runner:
-        """The same rows, some of which do not count: they have no weight, but may lend."""
-        weights = np.ones(self.problem.n) if self.problem.host_weights is None else self.problem.host_weights.copy()
-        weights[gone] = 0.0
-        xp, dev = self.problem.xp, self.problem.device
-        device = arrays.from_host(weights, xp, dev, arrays.sum_dtype(xp, dev))
-        problem = dataclasses.replace(self.problem, weights=device, host_weights=weights)
-        return Runner(problem, dataclasses.replace(self.base, weights=device), self.call, self.advance)
-
-    def keep(self, ids: Indices) -> Runner:
-        """The same on some of the rows."""
-        xp, dev = self.problem.xp, self.problem.device
-        index = arrays.from_host(ids, xp, dev, arrays.index_dtype(xp))
-
-        def take(array: Array | None) -> Any:
-            return None if array is None else xp.take(array, index, axis=0)
-
-        weights = self.problem.host_weights
-        problem = dataclasses.replace(
-            self.problem,
-            store=ArrayStore(take(self.problem.flat), self.problem.store.shape),
-            targets=tuple(take(t) for t in self.problem.targets),
-            weights=take(self.problem.weights),
-            host_weights=None if weights is None else weights[ids],
-        )
-        base = dataclasses.replace(
-            self.base,
-            predictions=take(self.base.predictions),
-            slack=take(self.base.slack),
-            targets=tuple(take(t) for t in self.base.targets),
-            losses=tuple(take(v) for v in self.base.losses),
-            host_losses=tuple(v[ids] for v in self.base.host_losses),
-            weights=take(self.base.weights),
-        )
-        return Runner(problem, base, self.call, self.advance)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Least squares
 
 
-def residual_effect(runner: Runner, parts: Residuals, plan: Plan, feature: Feature) -> Effect:
+def residual_effect(evaluation: Evaluation, parts: Residuals, plan: Plan, feature: Feature) -> Effect:
     """Of x~_ik = z_i'B + (x_k - z_k'B), B by least squares: res_i z_i' Szz^-1 g, g = mean of dL/dx~ (z_i - z_k).
 
     The mean of dL/dx~ over the donors of a row, or over the rows of a donor, is the difference of two runs in which the
     mean is moved by a step: their row sums and donor sums are all that is needed.
     """
     design = _host(parts.design)
-    flat, shape = arrays.as_floating(runner.problem.flat), runner.problem.store.shape
+    flat, shape = arrays.as_floating(evaluation.problem.flat), evaluation.problem.store.shape
     gradients = []
     for a, step in enumerate(_steps(parts.residual)):
         means = (parts.mean + _along(parts.mean, a, step), parts.mean - _along(parts.mean, a, step))
         stores = (Scrambled(flat, shape, feature, mean, parts.residual) for mean in means)
-        up, down = (runner.moments(store, plan, feature) for store in stores)
-        gradients.append([_slope(runner, design, p, m, plan, step) for p, m in zip(up, down, strict=True)])
+        up, down = (evaluation.moments(store, plan, feature) for store in stores)
+        gradients.append([_slope(evaluation, design, p, m, plan, step) for p, m in zip(up, down, strict=True)])
     return _least_squares_effect(parts, _host(parts.residual), design, gradients)
 
 
-def normal_effect(runner: Runner, parts: ValueDraws, plan: Plan, feature: Feature) -> Effect:
+def normal_effect(evaluation: Evaluation, parts: ValueDraws, plan: Plan, feature: Feature) -> Effect:
     """Of x~ = z'B + L eps, eps normal: through B, and through the Cholesky factor L of the residuals' covariance."""
     normal = parts.normal
     assert normal is not None
     design, scale = _host(normal.design), _host(normal.scale)
-    flat, shape = arrays.as_floating(runner.problem.flat), runner.problem.store.shape
+    flat, shape = arrays.as_floating(evaluation.problem.flat), evaluation.problem.store.shape
     g = scale.shape[0]
 
     def difference(change: Change, step: float) -> list[tuple[Moments, Moments]]:
         def moved(sign: float) -> Values:
             return Values(flat, shape, feature, partial(_moved, parts, sign * step, change))
 
-        up, down = (runner.moments(moved(sign), plan, feature) for sign in (1.0, -1.0))
+        up, down = (evaluation.moments(moved(sign), plan, feature) for sign in (1.0, -1.0))
         return list(zip(up, down, strict=True))
 
     gradients, slopes = [], []
     for a in range(g):
         step = _STEP * float(np.linalg.norm(scale[a]))
         pairs = difference(partial(_unit, a), step)
-        gradients.append([_slope(runner, design, up, down, plan, step) for up, down in pairs])
+        gradients.append([_slope(evaluation, design, up, down, plan, step) for up, down in pairs])
         for b in range(a + 1):
             pairs = difference(partial(_noise, normal, a, b), step)
-            slopes.append([_mean_slope(runner, up, down, plan, step) for up, down in pairs])
-    residual = _host(normal.training[1]) if normal.training is not None else _own_residual(runner, normal, feature)
+            slopes.append([_mean_slope(evaluation, up, down, plan, step) for up, down in pairs])
+    residual = _host(normal.training[1]) if normal.training is not None else _own_residual(evaluation, normal, feature)
     found = _least_squares_effect(normal, residual, design, gradients)
     return _with_scale(found, residual, scale, slopes)
 
@@ -171,8 +116,8 @@ def _noise(normal: Normal, a: int, b: int, rows: range, values: Array) -> Array:
     return _along(values, a, 1.0) * eps[:, :, None]
 
 
-def _own_residual(runner: Runner, normal: Normal, feature: Feature) -> Floats:
-    return np.asarray(_host(runner.problem.flat)[:, list(feature.columns)] - _host(normal.mean))
+def _own_residual(evaluation: Evaluation, normal: Normal, feature: Feature) -> Floats:
+    return np.asarray(_host(evaluation.problem.flat)[:, list(feature.columns)] - _host(normal.mean))
 
 
 def _with_scale(found: Effect, residual: Floats, scale: Floats, slopes: list[list[float]]) -> Effect:
@@ -212,22 +157,22 @@ def _least_squares_effect(
     return Effect(tuple(np.zeros(len(design)) for _ in effects), effects, freedom)
 
 
-def _slope(runner: Runner, design: Floats, up: Moments, down: Moments, plan: Plan, step: float) -> Floats:
+def _slope(evaluation: Evaluation, design: Floats, up: Moments, down: Moments, plan: Plan, step: float) -> Floats:
     """(q,): the derivative of the (weighted) mean loss in the coefficients."""
-    w = _weights(runner)
+    w = _weights(evaluation)
     rows = w * (up.row_sum - down.row_sum)
     donors = up.donor_sum - down.donor_sum
     return np.asarray(design.T @ (rows - donors) / (2.0 * step * plan.n * plan.draws * w.mean()))
 
 
-def _mean_slope(runner: Runner, up: Moments, down: Moments, plan: Plan, step: float) -> float:
-    w = _weights(runner)
+def _mean_slope(evaluation: Evaluation, up: Moments, down: Moments, plan: Plan, step: float) -> float:
+    w = _weights(evaluation)
     return float(np.sum(w * (up.row_sum - down.row_sum)) / (2.0 * step * plan.n * plan.draws * w.mean()))
 
 
-def _weights(runner: Runner) -> Floats:
-    weights = runner.problem.host_weights
-    return np.ones(runner.problem.n) if weights is None else weights
+def _weights(evaluation: Evaluation) -> Floats:
+    weights = evaluation.problem.host_weights
+    return np.ones(evaluation.problem.n) if weights is None else weights
 
 
 def _steps(residual: Array) -> list[float]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from reliance._core import arrays
 from reliance._core.arrays import Array
 from reliance.data.features import Feature
-from reliance.engine.inputs import Problem
+from reliance.engine.problems import Problem
 from reliance.losses.functions import Metric
 from reliance.plans import Plan
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from reliance._core.arrays import Array, is_floating, namespace, to_host
+from reliance._core.words import shown
 from reliance.losses.formulas import Host, float_dtype, is_numeric
-from reliance.losses.functions import Loss, Metric, check_shapes, conform, own_columns
+from reliance.losses.functions import Loss, Metric, check_shapes, conform, own_columns, takes_weights
 
 
 def check(loss: Loss | Metric, y: Array, prediction: Array) -> None:
@@ -85,3 +86,12 @@ def _host(x: Array) -> Host:
 def _few(values: Host) -> str:
     found = np.unique(values)
     return ", ".join(str(v) for v in found[:5]) + (", ..." if found.size > 5 else "")
+
+
+def check_takes_weights(function: Loss | Metric, why: str) -> None:
+    """A metric that will be called with weights must take them: said before the work."""
+    if isinstance(function, Metric) and not takes_weights(function):
+        raise TypeError(
+            f"{why}, so metric {shown(function.name)} is called as (y, prediction, weights), but its functions take "
+            "no weights: give value and influence a third argument, weights=None"
+        )

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from reliance import inference
+from reliance._core.checks import check_choice
+from reliance._core.progress import Progress
 from reliance._core.streams import Indices
 from reliance._core.words import shown
-from reliance.engine import blocks
-from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Problem, check_choice
+from reliance.engine.evaluation import evaluating
+from reliance.engine.executors import Base
+from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments, joined
 from reliance.exact.called import Called
 from reliance.exact.protocol import Measured
@@ -131,7 +133,12 @@ class _Later(Drawn):
 
 
 def measure_until(
-    problem: Problem, plan_of: Callable[[int], Plan], goal: Until, compare: str, method: str
+    problem: Problem,
+    plan_of: Callable[[int], Plan],
+    goal: Until,
+    compare: str,
+    method: str,
+    progress: Progress = False,
 ) -> Importance | Results[Importance]:
     """One result for each loss; ``plan_of(K)`` has K draws, the first of which are those of a smaller plan."""
     check_choice(compare, COMPARE, "compare")
@@ -142,17 +149,17 @@ def measure_until(
         )
     if goal.top is not None and goal.top >= len(problem.features):
         raise ValueError(f"top={goal.top}: {len(problem.features)} features are ranked; pass a smaller number")
-    call = Caller(problem.model, blocks.call_rows(problem))
     exhausted = plan_of(1).exhausted_at
     most, supports = _most_draws(problem, goal, exhausted), _checked_supports(problem, plan_of(1))
     moments: dict[str, tuple[Moments, ...]] = {}
     done, stopped, count = 0, "", min(_FIRST, most)
-    with blocks.session(problem), blocks.progress(problem, len(problem.features) * problem.n * count) as advance:
-        base = blocks.base_pass(problem, call)
-        base_risks(problem, base, compare)
+    with evaluating(problem, progress) as evaluation:
+        base = evaluation.base
+        base_risks(evaluation, compare)
         while True:
+            evaluation.advance.expect(len(problem.features) * problem.n * (count - done))
             plan = plan_of(count)
-            run = blocks.evaluate(problem, _Later(plan, done), base, call, problem.features, advance)
+            run = evaluation.measure(_Later(plan, done))
             moments = {
                 name: tuple(map(joined, moments[name], later)) if name in moments else later
                 for name, later in run.moments.items()
@@ -162,13 +169,12 @@ def measure_until(
             if stopped or done == most:
                 break
             count = min(2 * done, most)
-            advance.expect(len(problem.features) * problem.n * (count - done))
     if stopped in ("", "rows") and done == exhausted:
         stopped = "all pairs"
     stopped = stopped or ("budget" if goal.budget is not None else "limit")
     job = Called("plain", problem, base, plan, problem.features)
     answer: Measured = job.answer(moments, run.block)
-    return collect(problem, base, plan, compare, method, Done((job,), (answer,)), stopped=stopped)
+    return collect(evaluation, plan, compare, method, Done((job,), (answer,)), stopped=stopped)
 
 
 def _most_draws(problem: Problem, goal: Until, exhausted: float) -> int:

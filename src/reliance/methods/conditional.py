@@ -10,14 +10,14 @@ import numpy as np
 
 from reliance import plans
 from reliance._core.arrays import Array
+from reliance._core.checks import check_choice
+from reliance._core.progress import Progress
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
 from reliance.data import tables
-from reliance.engine import blocks
-from reliance.engine.executors import Caller
-from reliance.engine.inputs import Problem, Progress, check_choice, prepare
-from reliance.inference.corrections import Runner
+from reliance.engine.evaluation import evaluating
+from reliance.engine.problems import Problem, prepare
 from reliance.methods.measuring import COMPARE, base_risks, checked_shifts, reliance_plan
 from reliance.methods.studies import Study, measured, result_of
 from reliance.plans import Plan
@@ -27,12 +27,16 @@ from reliance.results.mapping import Results, one_or_all
 from reliance.samplers import misfit, variables
 from reliance.samplers import residual as samplers
 from reliance.samplers.draws import Sampler
+from reliance.samplers.given import as_given
 from reliance.samplers.scrambling import Scrambler
 from reliance.samplers.variables import Variables
 
 # If the mean, or the spread, of what a line leaves depends on the given columns.
 _REMEDIES = {
-    "relative_importance": ("Pass sampler='residual', 'knn' or 'leaves'", "Pass sampler='knn' or 'leaves'"),
+    "relative_importance": (
+        "Choose another sampler in rl.Given: 'residual', 'knn' or 'leaves'",
+        "Choose another sampler in rl.Given: 'knn' or 'leaves'",
+    ),
     "conditional_model_reliance": (
         "Pass sampler=rl.samplers.Scrambler(regressor='kernel_ridge')",
         "Use relative_importance with given='rest' and sampler='knn', or a Scrambler's classifier= for two values",
@@ -49,9 +53,6 @@ def relative_importance(
     y: Array | None = None,
     *,
     given: Any,
-    context: Any = None,
-    sampler: Any = "gaussian",
-    fit_on: Any = None,
     draws: int = 20,
     loss: Any = "squared_error",
     compare: str = "difference",
@@ -74,17 +75,11 @@ def relative_importance(
     ----------
     model, X, y, loss, compare, features, weights, rng, run, progress, names, keep
         As in `ablation_importance`.
-    given : list, "rest" or mapping
-        G: names or indices of features and names of ``context`` variables; ``[]`` for none; ``"rest"`` for all other
-        features. A mapping of names to such sets measures all of them with the same rows and random numbers.
-    context : mapping, optional
-        Variables that the model never saw: name -> (n,) or (n, k) array.
-    sampler : str or Sampler
-        How X_j is drawn given G: ``"gaussian"`` (conditional mean plus the residual of a donor row), ``"residual"``
-        (the same with any regressor, cross-fitted), ``"knn"``, ``"leaves"``, ``"knockoffs"`` (as in the paper, which
-        estimates something else), or an object with ``fit``: see `reliance.samplers`.
-    fit_on : (X_train, context_train), optional
-        Rows that the sampler is fitted on, if not the evaluated ones.
+    given : list, "rest", mapping or Given
+        G: names or indices of features; ``[]`` for none; ``"rest"`` for all other features. A mapping of names to such
+        sets measures all of them with the same rows and random numbers. ``rl.Given(G, context=..., sampler=...,
+        fit_on=...)`` adds variables that the model never saw, says how X_j is drawn given G, and on which rows that is
+        learnt: see `Given`.
     draws : int
         K, how many times each row is replaced.
 
@@ -124,23 +119,28 @@ def relative_importance(
     >>> X = np.stack([cause + 0.5 * rng.normal(size=500), rng.normal(size=500)], axis=1)
     >>> y = X[:, 0] + X[:, 1]
     >>> sets = {"none": [], "cause": ["cause"]}
-    >>> result = rl.relative_importance(lambda X: X.sum(axis=1), X, y, given=sets, context={"cause": cause}, rng=0)
+    >>> given = rl.Given(sets, context={"cause": cause})
+    >>> result = rl.relative_importance(lambda X: X.sum(axis=1), X, y, given=given, rng=0)
     >>> bool(abs(result["none"].values[0] - 2.5) < 0.5), bool(abs(result["cause"].values[0] - 0.5) < 0.1)
     (True, True)
     >>> result.delta("none", "cause").test().p_value.round(3).tolist()[0]
     0.0
     """
     check_choice(compare, COMPARE, "compare")
-    problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
     on_host = tables.is_table(X) or isinstance(X, np.ndarray | list | tuple)
     moved = on_host and not isinstance(problem.flat, np.ndarray)
-    variables.check_order(X, context, fit_on)
-    known = variables.gather(problem, context, y, moved)
-    sets = variables.resolve_given(given, known)
+    asked = as_given(given)
+    variables.check_order(X, asked.context, asked.fit_on)
+    known = variables.gather(problem.rows, asked.context, y, moved)
+    sets = variables.resolve_given(asked.variables, known)
+    fit_on = asked.fit_on
     training = None if fit_on is None else variables.gather_training(fit_on, known, problem.flat, moved)
     plan = plans.Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
-    found = _measure(problem, known, training, samplers.resolve(sampler), plan, compare, sets, "relative_importance")
-    if isinstance(given, Mapping):
+    method = "relative_importance"
+    sampler = samplers.resolve(asked.sampler)
+    found = _measure(problem, known, training, sampler, plan, compare, sets, method, progress)
+    if isinstance(asked.variables, Mapping):
         return one_or_all(found, problem.several)
     alone = {name: result[""] for name, result in found.items()}
     return one_or_all(alone, problem.several)
@@ -211,13 +211,13 @@ def conditional_model_reliance(
     check_choice(compare, COMPARE, "compare")
     if not isinstance(sampler, Scrambler):
         raise TypeError(f"sampler={shown(sampler)}: pass rl.samplers.Scrambler(...), or leave it out")
-    problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
     problem, plan = reliance_plan(problem, pairs)
-    known = variables.gather(problem, None, None)
+    known = variables.gather(problem.rows, None, None)
     if sampler.classifier is not None:
         known, sampler = known.with_uniforms(problem.key), replace(sampler, latent=known.width)
     method = "conditional_model_reliance"
-    found = _measure(problem, known, None, sampler, plan, compare, {"": variables.REST}, method)
+    found = _measure(problem, known, None, sampler, plan, compare, {"": variables.REST}, method, progress)
     return one_or_all({name: result[""] for name, result in found.items()}, problem.several)
 
 
@@ -230,15 +230,14 @@ def _measure(
     compare: str,
     sets: dict[str, Any],
     method: str,
+    progress: Progress,
 ) -> dict[str, RelativeImportance]:
     """All features given all sets, for each loss by name."""
-    call = Caller(problem.model, blocks.call_rows(problem))
-    total = len(sets) * len(problem.features) * plan.n * plan.columns
-    with blocks.session(problem), blocks.progress(problem, total) as advance:
-        base = blocks.base_pass(problem, call)
-        base_risks(problem, base, compare)
+    with evaluating(problem, progress) as evaluation:
+        evaluation.advance.expect(len(sets) * len(problem.features) * plan.n * plan.columns)
+        base_risks(evaluation, compare)
         check = misfit.Check(known.matrix if training is None else training)
-        study = Study(Runner(problem, base, call, advance), known, training, sampler, plan, compare, check)
+        study = Study(evaluation, known, training, sampler, plan, compare, check)
         cases: dict[str, list[Any]] = {name: [None] * len(problem.features) for name in sets}
         jobs = [(name, k, known.given(sets[name], f.columns)) for name in sets for k, f in enumerate(problem.features)]
         refits = False

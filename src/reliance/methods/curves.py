@@ -7,7 +7,6 @@ individual curves.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -18,8 +17,9 @@ from reliance import inference
 from reliance._core import arrays
 from reliance._core.streams import Indices, as_indices
 from reliance.data.features import Feature
+from reliance.engine.evaluation import Evaluation
 from reliance.engine.executors import Base
-from reliance.engine.inputs import Problem
+from reliance.engine.problems import Problem
 from reliance.exact.distinct import distinct_values
 from reliance.exact.protocol import Measured
 from reliance.exact.routes import Done
@@ -34,36 +34,28 @@ def wants_curves(problem: Problem) -> bool:
     return bool(problem.keep & {"curves", "ice"})
 
 
-def with_outputs(problem: Problem, base: Base, route: str = "auto") -> tuple[Problem, Base]:
-    """The problem with each output of the model as one more loss; individual curves take their share of the memory."""
+def with_outputs(evaluation: Evaluation, route: str = "auto") -> Evaluation:
+    """With each output of the model as one more loss; individual curves take their share of the memory."""
+    problem, base = evaluation.problem, evaluation.base
     if not is_numeric(base.predictions):
         raise ValueError(
             f"keep='curves' needs numbers, but the model predicts {base.predictions.dtype}: pass a model that returns "
             "scores or probabilities, such as model.predict_proba"
         )
     for feature in problem.features:
-        problem.numbers("keep='curves'", [j for j in feature.columns if j not in problem.texts])
+        problem.rows.numbers("keep='curves'", [j for j in feature.columns if j not in problem.rows.texts])
     whole = "ice" in problem.keep
     count = math.prod(_outputs(problem, base))
     start = 0 if problem.model.shown is None else problem.model.shown[0]
     functions = tuple(output(start + index, whole) for index in range(count))
-    own = tuple(function.rows(base.predictions, base.predictions) for function in functions)
-    host = tuple(np.asarray(values, dtype=np.float64) for values in arrays.fetch(list(own)))
     memory = problem.memory - _individual_bytes(problem, count, route) if whole else problem.memory
     if memory < 1:
         raise ValueError(
             f"keep='ice' keeps a number for each row and value, {problem.memory - memory} bytes in all, which memory="
             f"{problem.memory} does not hold: pass a larger one to rl.Run, fewer features=, or keep='curves'"
         )
-    wide = dataclasses.replace(
-        problem, losses=(*problem.losses, *functions), targets=(*problem.targets, *own), memory=memory
-    )
-    return wide, dataclasses.replace(
-        base,
-        targets=(*base.targets, *own),
-        losses=(*base.losses, *own),
-        host_losses=(*base.host_losses, *host),
-    )
+    own = [function.rows(base.predictions, base.predictions) for function in functions]
+    return evaluation.with_losses(functions, own, memory, behind=True)
 
 
 def _outputs(problem: Problem, base: Base) -> tuple[int, ...]:
@@ -98,11 +90,11 @@ def curves_of(problem: Problem, base: Base, done: Done[Measured]) -> dict[str, C
 
 def _labels(problem: Problem, feature: Feature, columns: list[Floats]) -> tuple[str, ...] | None:
     """What codes stand for, columns of a group side by side; None if there are no codes."""
-    if not any(column in problem.texts for column in feature.columns):
+    if not any(column in problem.rows.texts for column in feature.columns):
         return None
     words = []
     for column, values in zip(feature.columns, columns, strict=True):
-        texts = problem.texts.get(column)
+        texts = problem.rows.texts.get(column)
         words.append([f"{value:.6g}" if texts is None else texts[int(value)] for value in values.tolist()])
     return tuple(", ".join(point) for point in zip(*words, strict=True))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,10 +11,11 @@ from numpy.typing import NDArray
 from reliance import plans
 from reliance._core import arrays, streams
 from reliance._core.arrays import Array
+from reliance._core.checks import check_choice, warn
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import listed, shown
-from reliance.engine.inputs import Problem, check_choice, prepare
-from reliance.losses.functions import prediction_shift
+from reliance.data import rows as data
+from reliance.data.rows import Rows
 from reliance.results.extrapolation import Extrapolation
 
 Floats = NDArray[np.float64]
@@ -91,35 +91,33 @@ def extrapolation_check(
     """
     check_choice(method, METHODS, "method")
     _check_numbers(rows, limit, folds, method, classifier)
-    problem = prepare(lambda X: X, X, None, features, prediction_shift, rng=rng, names=names)
-    scaled = _scaled(problem)
-    order, outside, least = streams.ordering(problem.key, problem.n, 0), None, LIMITS[method]
+    known, key = data.read(X, features=features, names=names), streams.resolve_key(rng)
+    scaled = _scaled(known)
+    order, outside, least = streams.ordering(key, known.n, 0), None, LIMITS[method]
     if method == "neighbours":
         chosen = np.sort(order[: int(rows)])
-        donors = plans.Shifts(problem.n, 1, problem.key).donors(range(problem.n), range(1))[chosen, 0]
-        values, outside = _distance_ratios(problem, scaled, chosen, donors)
+        donors = plans.Shifts(known.n, 1, key).donors(range(known.n), range(1))[chosen, 0]
+        values, outside = _distance_ratios(known, scaled, chosen, donors)
     else:
-        chosen = order[: min(int(rows), problem.n // 2)]
+        chosen = order[: min(int(rows), known.n // 2)]
         deal = _deal(chosen, order[len(chosen) : 2 * len(chosen)], int(folds))
-        values = _areas(problem, deal, classifier)
+        values = _areas(known, deal, classifier)
         least = max(least, 0.5 + _CHANCE * _chance_error(deal))
     result = Extrapolation(
-        names=tuple(feature.name for feature in problem.features),
+        names=tuple(feature.name for feature in known.features),
         values=values,
         outside=outside,
         method=method,
         limit=least if limit is None else float(limit),
-        n=problem.n,
+        n=known.n,
         rows=len(chosen),
-        key=problem.key,
+        key=key,
     )
     if result.beyond:
-        warnings.warn(
+        warn(
             f"replacing {listed(result.beyond)} makes rows unlike those of X: importances of these features "
             "rest on what the model says where it has seen no data; conditional_model_reliance, or relative_importance "
-            "with given='rest', keeps to the data",
-            UserWarning,
-            stacklevel=2,
+            "with given='rest', keeps to the data"
         )
     return result
 
@@ -136,12 +134,12 @@ def _check_numbers(rows: Any, limit: Any, folds: Any, method: str, classifier: A
         raise TypeError(f"classifier={shown(classifier)} has no predict_proba: pass a scikit-learn classifier that has")
 
 
-def _scaled(problem: Problem) -> Array:
+def _scaled(rows: Rows) -> Array:
     """(n, P): the columns over their standard deviations, constant ones 0, in the widest dtype."""
-    if problem.n < 4:
-        raise ValueError(f"X has {problem.n} rows: a row, its donor and others to be near need at least 4")
-    xp = problem.xp
-    wide = xp.astype(problem.numbers("extrapolation_check"), arrays.sum_dtype(xp, problem.device), copy=False)
+    if rows.n < 4:
+        raise ValueError(f"X has {rows.n} rows: a row, its donor and others to be near need at least 4")
+    xp = rows.xp
+    wide = xp.astype(rows.numbers("extrapolation_check"), arrays.sum_dtype(xp, rows.device), copy=False)
     (finite,) = arrays.fetch([xp.all(xp.isfinite(wide))])
     if not bool(finite):
         raise ValueError("X holds NaN or infinite values, which have no distance: fill or drop them")
@@ -151,9 +149,9 @@ def _scaled(problem: Problem) -> Array:
     return xp.where(varies, centred / xp.where(varies, spread, xp.ones_like(spread)), xp.zeros_like(centred))
 
 
-def _distance_ratios(problem: Problem, scaled: Array, chosen: Indices, donors: Indices) -> tuple[Floats, Floats]:
+def _distance_ratios(rows: Rows, scaled: Array, chosen: Indices, donors: Indices) -> tuple[Floats, Floats]:
     """Of each feature the ratio of mean nearest distances, and the share beyond 95% of the rows' own."""
-    xp, dev, n = problem.xp, problem.device, problem.n
+    xp, dev, n = rows.xp, rows.device, rows.n
     every = xp.arange(n, dtype=arrays.index_dtype(xp), device=dev)
     step, parts = max(_CELLS // n, 1), []
     for start in range(0, len(chosen), step):
@@ -166,7 +164,7 @@ def _distance_ratios(problem: Problem, scaled: Array, chosen: Indices, donors: I
         itself = own[:, None] == every[None, :]
         either = xp.logical_or(itself, lent[:, None] == every[None, :])
         lines = [xp.min(xp.where(itself, far, squares), axis=1)]
-        for feature in problem.features:  # only the feature's own part of the distances changes
+        for feature in rows.features:  # only the feature's own part of the distances changes
             moved = squares - _squares(a, scaled, feature.columns) + _squares(b, scaled, feature.columns)
             lines.append(xp.min(xp.where(either, far, moved), axis=1))
         parts.append(arrays.to_host(xp.stack(lines)))
@@ -215,7 +213,7 @@ def _chance_error(deal: Sequence[_Fold]) -> float:
     return float(np.sqrt(np.sum(variances))) / len(deal)
 
 
-def _areas(problem: Problem, deal: Sequence[_Fold], classifier: Any) -> Floats:
+def _areas(known: Rows, deal: Sequence[_Fold], classifier: Any) -> Floats:
     """Cross-validated areas under the curve of real against replaced rows."""
     try:
         from sklearn.base import clone
@@ -227,9 +225,9 @@ def _areas(problem: Problem, deal: Sequence[_Fold], classifier: Any) -> Floats:
         ) from (error)
     if classifier is None:
         classifier = HistGradientBoostingClassifier(max_leaf_nodes=8, early_stopping=False, random_state=0)
-    every = np.asarray(arrays.to_host(problem.flat), dtype=np.float64)
+    every = np.asarray(arrays.to_host(known.flat), dtype=np.float64)
     found = []
-    for feature in problem.features:
+    for feature in known.features:
         columns, rows, labels, areas = list(feature.columns), [], [], []
         for fold in deal:
             replaced = every[fold.replaced]

@@ -11,8 +11,8 @@ from reliance._core import arrays
 from reliance._core.arrays import Array, namespace
 from reliance._core.words import shown
 from reliance.data.features import Feature
-from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Problem
+from reliance.engine.evaluation import Evaluation
+from reliance.engine.problems import Problem
 from reliance.exact import routes
 from reliance.exact.held import Held, HeldAt
 from reliance.losses.formulas import float_dtype
@@ -31,7 +31,7 @@ def held_values(problem: Problem, feature: Feature, probabilities: Floats) -> He
             f"features: {shown(feature.name)} is a group of {len(feature.columns)} columns, which have no one standard "
             "deviation to divide by: measure the columns one by one"
         )
-    numbers = problem.numbers("a standard deviation", feature.columns)
+    numbers = problem.rows.numbers("a standard deviation", feature.columns)
     column = arrays.to_host(numbers[:, feature.columns[0]])
     known = column[~np.isnan(column)] if column.dtype.kind == "f" else column
     finite = known.astype(np.float64)
@@ -88,12 +88,10 @@ class Answer(NamedTuple):
     route: str
 
 
-def answers(
-    problem: Problem, base: Base, call: Caller, held: dict[str, Held], route: str
-) -> tuple[dict[str, Answer], tuple[int, int]]:
+def answers(evaluation: Evaluation, held: dict[str, Held], route: str) -> tuple[dict[str, Answer], tuple[int, int]]:
     """Every feature's impact, by the cheapest way that is exact; and the shape of a block."""
     found = {name: Answer(np.zeros(len(one.rows)), 0, "constant") for name, one in held.items() if one.spread == 0.0}
-    rest = tuple(feature for feature in problem.features if feature.name not in found)
-    done = routes.answered(HeldAt(problem, base, held), call, route, rest)
+    rest = tuple(feature for feature in evaluation.problem.features if feature.name not in found)
+    done = routes.answered(HeldAt(evaluation.problem, evaluation.base, held), evaluation, route, rest)
     ways = zip(rest, done.evaluations(rest), done.routes(rest), strict=True)
     return found | {f.name: Answer(done.answer(f).found[f.name], count, way) for f, count, way in ways}, done.block

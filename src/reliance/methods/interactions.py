@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -13,13 +12,14 @@ from numpy.typing import NDArray
 
 from reliance import inference, plans
 from reliance._core.arrays import Array
+from reliance._core.checks import check_choice, check_draws
+from reliance._core.progress import Progress
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed, shown
 from reliance.data.features import Feature
-from reliance.engine import blocks
-from reliance.engine.executors import Caller
-from reliance.engine.inputs import Problem, Progress, check_choice, check_draws, prepare
+from reliance.engine.evaluation import evaluating
+from reliance.engine.problems import Problem, prepare
 from reliance.engine.reductions import Moments
 from reliance.exact import routes
 from reliance.inference import freedom, identified, variance
@@ -91,27 +91,25 @@ def interaction_importance(
     if isinstance(loss, list | tuple):
         raise ValueError(f"loss is a list of {len(loss)}: measure interactions under one loss at a time")
     check_choice(route, routes.names(), "route")
-    problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names)
     chosen = _chosen_pairs(between, problem)
     plan = _plan(problem, draws)
     singles = tuple({feature.columns: feature for pair in chosen for feature in pair}.values())
     joint = _joint(chosen, singles)
     # Pairs overlap, which features of a call may not: so they are added behind the checks.
-    problem = dataclasses.replace(problem, features=(*singles, *joint))
-    call = Caller(problem.model, blocks.call_rows(problem))
-    with blocks.session(problem):
-        base = blocks.base_pass(problem, call)
-        risk = base_risks(problem, base, "difference")[0]
-        done = routes.measure(problem, base, call, plan, route)
+    problem, alone = problem.of_features((*singles, *joint)), problem.of_features(singles)
+    with evaluating(problem, progress) as evaluation:
+        risk = base_risks(evaluation, "difference")[0]
+        done = routes.measure(evaluation, plan, route)
     moments = {f.name: done.answer(f).moments(f)[0] for f in problem.features}
     known = has_rows(problem.losses[0])
     found = [
         _interaction(problem, plan, [moments[f.name] for f in (both, *pair)], known)
         for both, pair in zip(joint, chosen, strict=True)
     ]
-    unknown = identified.constant_unless_unused(dataclasses.replace(problem, features=singles))
+    unknown = identified.constant_unless_unused(alone)
     identified.warn(unknown, singles)
-    supports = freedom.supports(dataclasses.replace(problem, features=singles), plan)[0]
+    supports = freedom.supports(alone, plan)[0]
     found = [
         one.unknown() if {f.name for f in pair} & unknown else one.resting_on([supports[f.name] for f in pair])
         for one, pair in zip(found, chosen, strict=True)

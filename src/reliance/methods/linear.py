@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.checks import check_choice
 from reliance._core.words import shown
-from reliance.engine.inputs import Problem, check_choice, prepare
-from reliance.losses.functions import prediction_shift, squared_error
+from reliance.data import rows as data
+from reliance.data.rows import Rows
 from reliance.models import calling
 from reliance.results.linear import LinearImportance
 
@@ -69,15 +70,14 @@ def linear_importance(
         raise ValueError("y is given with a model, whose coefficients are known: pass model=None to fit least squares")
     if model is None and y is None:
         raise ValueError("model is None and y is None: pass a linear model, or y to fit least squares to")
-    # The checks of rows, names and features are those of every method; nothing is evaluated.
-    problem = prepare(lambda X: X, X, y, features, prediction_shift if y is None else squared_error, names=names)
-    if len(problem.store.shape) != 1:
-        raise ValueError(f"X has rows of shape {problem.store.shape}: a linear model takes rows of one dimension")
-    numbers = problem.numbers("linear_importance")
-    low, high, deviation = _scales(problem, numbers)  # which finds NaN, before anything is fitted to it
-    coef = _least_squares(problem, numbers) if model is None else _coefficients(model, int(numbers.shape[1]))
+    rows = data.read(X, y, features=features, names=names)
+    if len(rows.shape) != 1:
+        raise ValueError(f"X has rows of shape {rows.shape}: a linear model takes rows of one dimension")
+    numbers = rows.numbers("linear_importance")
+    low, high, deviation = _scales(rows, numbers)  # which finds NaN, before anything is fitted to it
+    coef = _least_squares(rows, numbers) if model is None else _coefficients(model, int(numbers.shape[1]))
     columns = []
-    for feature in problem.features:
+    for feature in rows.features:
         if len(feature.columns) > 1:
             raise ValueError(
                 f"features: {shown(feature.name)} is a group, which has no one coefficient: name its columns"
@@ -85,12 +85,12 @@ def linear_importance(
         columns.append(feature.columns[0])
     own = coef[columns]
     return LinearImportance(
-        names=tuple(feature.name for feature in problem.features),
+        names=tuple(feature.name for feature in rows.features),
         coefficients=own,
         by_range=own * (high - low)[columns],
         by_deviation=own * deviation[columns],
         scale=scale,
-        n=problem.n,
+        n=rows.n,
     )
 
 
@@ -113,14 +113,14 @@ def _coefficients(model: Any, width: int) -> Floats:
     return coef
 
 
-def _least_squares(problem: Problem, numbers: Array) -> Floats:
+def _least_squares(rows: Rows, numbers: Array) -> Floats:
     X = np.asarray(arrays.to_host(numbers), dtype=np.float64)
-    labels = arrays.to_host(problem.targets[0])
+    labels = arrays.to_host(rows.y)
     if labels.dtype.kind not in "biuf":
         raise TypeError(f"y has dtype {labels.dtype}: least squares are fitted to numbers; encode the labels")
     y = np.asarray(labels, dtype=np.float64)
-    if y.shape != (problem.n,):
-        raise ValueError(f"y has shape {y.shape}: least squares are fitted to one number a row, ({problem.n},)")
+    if y.shape != (rows.n,):
+        raise ValueError(f"y has shape {y.shape}: least squares are fitted to one number a row, ({rows.n},)")
     centred = X - X.mean(axis=0)
     # In units of their deviations, so that what counts as dependent does not depend on the columns' units.
     spread = np.where(np.ptp(X, axis=0) > 0.0, centred.std(axis=0), 1.0)
@@ -133,13 +133,13 @@ def _least_squares(problem: Problem, numbers: Array) -> Floats:
     return np.asarray(coef / spread)
 
 
-def _scales(problem: Problem, numbers: Array) -> tuple[Floats, Floats, Floats]:
+def _scales(rows: Rows, numbers: Array) -> tuple[Floats, Floats, Floats]:
     """Minimum, maximum and standard deviation of each column."""
-    xp = problem.xp
-    wide = xp.astype(numbers, arrays.sum_dtype(xp, problem.device), copy=False)
+    xp = rows.xp
+    wide = xp.astype(numbers, arrays.sum_dtype(xp, rows.device), copy=False)
     (finite,) = arrays.fetch([xp.all(xp.isfinite(wide), axis=0)])
     if not finite.all():
-        name = problem.names[int(np.argmin(finite))]
+        name = rows.names[int(np.argmin(finite))]
         raise ValueError(
             f"X holds NaN or infinite values in column {shown(name)}: its range is not known; drop those rows"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -12,14 +11,15 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.progress import Progress
 from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import shown
-from reliance.engine import blocks, known_models
-from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Problem, Progress, prepare
+from reliance.engine import known_models
+from reliance.engine.evaluation import Evaluation, evaluating
+from reliance.engine.executors import Base
+from reliance.engine.problems import Problem, prepare
 from reliance.engine.reductions import Moments
-from reliance.engine.stores import ArrayStore
 from reliance.exact import routes, trust
 from reliance.exact.linear import Linear
 from reliance.exact.protocol import ChosenRows, Exchange
@@ -107,7 +107,7 @@ def local_importance(
     contributes = y is None and loss is None
     fallback = "prediction_shift" if y is None else "squared_error"
     chosen_loss = fallback if loss is None else loss
-    problem = prepare(model, X, y, features, chosen_loss, None, rng, run, progress, names, (), ())
+    problem = prepare(model, X, y, features, chosen_loss, None, rng, run, names, (), ())
     _check_loss(problem)
     if not isinstance(center, bool | np.bool_):
         raise TypeError(f"center={shown(center)}: pass True or False")
@@ -115,22 +115,20 @@ def local_importance(
         raise ValueError("center=False is for contributions to predictions: leave out y and loss")
     chosen = None if rows is None else _checked_rows(rows, problem.n)
     plan = _plan(problem, draws)
-    some = problem if chosen is None else _some(problem, chosen)
-    call = Caller(some.model, blocks.call_rows(some))
-    with blocks.session(some):
-        base = blocks.base_pass(some, call)
-        if contributes:
-            some, base = _with_output(some, base)
-            if not center:
-                values = _uncentred(problem, some, base)
-                nothing = [0] * values.shape[1]
-                return _result(problem, base, chosen, plan, values, np.zeros_like(values), nothing, True)
+    some = problem if chosen is None else problem.some_rows(chosen)
+    with evaluating(some, progress) as evaluation:
+        evaluation = _with_output(evaluation) if contributes else evaluation
+        some, base = evaluation.problem, evaluation.base
+        if not center:
+            values = _uncentred(problem, some, base)
+            nothing = [0] * values.shape[1]
+            return _result(problem, base, chosen, plan, values, np.zeros_like(values), nothing, True)
         question = (
             Exchange(problem=some, base=base, plan=plan)
             if chosen is None
             else ChosenRows(problem=problem, base=base, plan=plan, some=some, rows=chosen)
         )
-        done = routes.answered(question, call)
+        done = routes.answered(question, evaluation)
     moments = [done.answer(f).moments(f)[0] for f in problem.features]
     values = np.stack([_mean_change(m, plan, contributes) for m in moments], axis=1)
     errors = np.stack([plan.row_errors(m.row_sum, m.row_squares) for m in moments], axis=1)
@@ -198,20 +196,9 @@ def _checked_rows(rows: Any, n: int) -> Indices:
     return host.astype(np.int64)
 
 
-def _index(problem: Problem, ids: Indices) -> Array:
-    return arrays.from_host(ids, problem.xp, problem.device, arrays.index_dtype(problem.xp))
-
-
-def _some(problem: Problem, chosen: Indices) -> Problem:
-    """The problem of the chosen rows alone."""
-    index = _index(problem, chosen)
-    own = ArrayStore(problem.xp.take(problem.flat, index, axis=0), problem.store.shape)
-    targets = tuple(None if t is None else problem.xp.take(t, index, axis=0) for t in problem.targets)
-    return dataclasses.replace(problem, store=own, targets=targets)
-
-
-def _with_output(problem: Problem, base: Base) -> tuple[Problem, Base]:
+def _with_output(evaluation: Evaluation) -> Evaluation:
     """The prediction in the place of the loss."""
+    base = evaluation.base
     if math.prod(base.predictions.shape[1:]) != 1:
         raise ValueError(
             f"the model returns predictions of shape {tuple(base.predictions.shape)}: contributions are to one output, "
@@ -219,10 +206,7 @@ def _with_output(problem: Problem, base: Base) -> tuple[Problem, Base]:
             "loss='prediction_shift'"
         )
     function = outputs.output(0)
-    values = function.rows(base.predictions, base.predictions)
-    host = (_host(values),)
-    made = dataclasses.replace(base, targets=(values,), losses=(values,), host_losses=host)
-    return dataclasses.replace(problem, losses=(function,), targets=(values,)), made
+    return evaluation.with_losses([function], [function.rows(base.predictions, base.predictions)])
 
 
 def _host(x: Array) -> Floats:
@@ -240,7 +224,7 @@ def _result(
     contributes: bool,
 ) -> LocalImportance:
     unknown = identified.constant_unless_unused(problem)
-    identified.warn(unknown, problem.features, stacklevel=4)
+    identified.warn(unknown, problem.features)
     lost = np.asarray([feature.name in unknown for feature in problem.features])
     return LocalImportance(
         names=tuple(feature.name for feature in problem.features),

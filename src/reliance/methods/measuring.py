@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from reliance import inference, plans
+from reliance._core.checks import check_choice, check_draws, warn
+from reliance._core.progress import Progress
 from reliance._core.words import shown
-from reliance.engine import blocks
-from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import CURVES, NEED_PAIRS, Problem, check_choice, check_draws
+from reliance.engine.evaluation import Evaluation, evaluating
+from reliance.engine.problems import CURVES, NEED_PAIRS, Problem
 from reliance.exact import routes
 from reliance.exact.protocol import Measured, Summarizer
 from reliance.exact.routes import Done
@@ -33,7 +33,7 @@ def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
         return problem, plans.every_shift(problem.n) if whole else plans.Pairs(problem.n)
     if isinstance(pairs, str) and pairs == "halves":
         if problem.n % 2:
-            warnings.warn(f"pairs='halves' leaves out the last of {problem.n} rows", UserWarning, stacklevel=3)
+            warn(f"pairs='halves' leaves out the last of {problem.n} rows")
             problem = problem.head(problem.n - 1)
         return problem, plans.halves(problem.n, problem.key)
     if isinstance(pairs, str):
@@ -42,7 +42,13 @@ def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
 
 
 def measure(
-    problem: Problem, plan: Plan, compare: str, method: str, route: str = "plain", quiet: bool = False
+    problem: Problem,
+    plan: Plan,
+    compare: str,
+    method: str,
+    progress: Progress = False,
+    route: str = "plain",
+    quiet: bool = False,
 ) -> Importance | Results[Importance]:
     """The common composition: base pass, one evaluation of the plan, one result for each loss.
 
@@ -51,20 +57,17 @@ def measure(
     check_choice(compare, COMPARE, "compare")
     if curves.wants_curves(problem) and not plan.exhaustive:
         raise ValueError(f"keep={shown(min(problem.keep & set(CURVES)))}: {NEED_PAIRS}")
-    call = Caller(problem.model, blocks.call_rows(problem))
-    with blocks.session(problem):
-        base = blocks.base_pass(problem, call)
-        base_risks(problem, base, compare)  # a ratio over 0 is an error before the work
+    with evaluating(problem, progress) as evaluation:
+        base_risks(evaluation, compare)  # a ratio over 0 is an error before the work
         # Curves: the outputs are measured with the losses, and stand behind them.
-        wide, full = curves.with_outputs(problem, base, route) if curves.wants_curves(problem) else (problem, base)
-        done = routes.measure(wide, full, call, plan, route)
-    drawn = curves.curves_of(problem, full, done) if curves.wants_curves(problem) else None
-    return collect(problem, base, plan, compare, method, done, drawn, quiet=quiet)
+        wide = curves.with_outputs(evaluation, route) if curves.wants_curves(problem) else evaluation
+        done = routes.measure(wide, plan, route)
+    drawn = curves.curves_of(problem, wide.base, done) if curves.wants_curves(problem) else None
+    return collect(evaluation, plan, compare, method, done, drawn, quiet=quiet)
 
 
 def collect(
-    problem: Problem,
-    base: Base,
+    evaluation: Evaluation,
     plan: Plan,
     compare: str,
     method: str,
@@ -74,11 +77,12 @@ def collect(
     quiet: bool = False,
 ) -> Importance | Results[Importance]:
     """One result for each loss, from what was found."""
+    problem, base = evaluation.problem, evaluation.base
     supports = freedom.supports(problem, plan)
-    risks = base_risks(problem, base, compare)
+    risks = base_risks(evaluation, compare)
     unknown = identified.constant_unless_unused(problem)
     if not quiet:
-        identified.warn(unknown, problem.features, stacklevel=4)
+        identified.warn(unknown, problem.features)
     found = {}
     for index, (function, risk) in enumerate(zip(problem.losses, risks, strict=True)):
         summarizer = Summarizer(
@@ -115,9 +119,10 @@ def collect(
     return one_or_all(found, problem.several)
 
 
-def base_risks(problem: Problem, base: Base, compare: str) -> list[float]:
+def base_risks(evaluation: Evaluation, compare: str) -> list[float]:
     """The base risk of each loss, which a ratio divides by."""
-    risks = [inference.risk(values, problem.host_weights) for values in base.host_losses]
+    problem = evaluation.problem
+    risks = [inference.risk(values, problem.host_weights) for values in evaluation.base.host_losses]
     for function, risk in zip(problem.losses, risks, strict=True):
         if compare == "ratio" and risk <= 0:
             raise ValueError(
@@ -130,16 +135,10 @@ def base_risks(problem: Problem, base: Base, compare: str) -> list[float]:
 def checked_shifts(draws: Any, n: int, name: str) -> int:
     count = check_draws(draws, name)
     if count < 3 and n > 3:
-        warnings.warn(
-            f"{name}={count}: with fewer than 3 draws the population interval rests on a rough bound; use 3 or more",
-            UserWarning,
-            stacklevel=3,
-        )
+        warn(f"{name}={count}: with fewer than 3 draws the population interval rests on a rough bound; use 3 or more")
     if count > n - 1:
-        warnings.warn(
+        warn(
             f"{name}={count} is more than the {n - 1} shifts of {n} rows, which are all pairs already: further draws "
-            "start a new ordering and repeat pairs; model_reliance(pairs='all') gives the exact value",
-            UserWarning,
-            stacklevel=3,
+            "start a new ordering and repeat pairs; model_reliance(pairs='all') gives the exact value"
         )
     return count

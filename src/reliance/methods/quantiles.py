@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.arrays import Array
+from reliance._core.checks import check_choice
+from reliance._core.progress import Progress
 from reliance._core.run import Run
 from reliance._core.words import shown
-from reliance.engine import blocks
-from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Problem, Progress, check_choice, prepare
+from reliance.engine.evaluation import evaluating
+from reliance.engine.executors import Base
+from reliance.engine.problems import Problem, prepare
 from reliance.losses.functions import prediction_shift
 from reliance.methods.held_values import SIGNED_SHIFT, answers, held_values
 from reliance.models import calling
@@ -102,17 +104,14 @@ def feature_impact(
         features,
         [SIGNED_SHIFT, prediction_shift],
         run=run,
-        progress=progress,
         names=names,
     )
     if not isinstance(normalize, bool | np.bool_):
         raise TypeError(f"normalize={shown(normalize)}: pass True or False")
     held = {feature.name: held_values(problem, feature, probabilities) for feature in problem.features}
-    call = Caller(problem.model, blocks.call_rows(problem))
-    with blocks.session(problem):
-        base = blocks.base_pass(problem, call)
-        _check_single(base, problem)
-        found, used_block = answers(problem, base, call, held, route)
+    with evaluating(problem, progress) as evaluation:
+        _check_single(evaluation.base, problem)
+        found, used_block = answers(evaluation, held, route)
     order = tuple(feature.name for feature in problem.features)
     impact = np.stack([found[name].impact[held[name].place] for name in order], axis=1)
     values = np.mean(impact, axis=0)

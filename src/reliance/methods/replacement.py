@@ -7,9 +7,11 @@ from typing import Any
 
 from reliance import plans
 from reliance._core.arrays import Array
+from reliance._core.checks import check_choice, check_draws
+from reliance._core.progress import Progress
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
-from reliance.engine.inputs import CURVES, Progress, check_choice, check_draws, prepare
+from reliance.engine.problems import CURVES, prepare
 from reliance.exact import routes
 from reliance.methods.adaptive import Until, measure_until
 from reliance.methods.measuring import checked_shifts, measure, reliance_plan
@@ -102,14 +104,14 @@ def ablation_importance(
     >>> bool(result.values[0] > 4), result.values[1:].tolist()
     (True, [0.0, 0.0])
     """
-    problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
 
     def plan(count: int) -> Plan:
         return plans.Resample(problem.n, count, problem.key)
 
     if isinstance(draws, Until):
-        return measure_until(problem, plan, draws, compare, "ablation_importance")
-    return measure(problem, plan(check_draws(draws)), compare, "ablation_importance")
+        return measure_until(problem, plan, draws, compare, "ablation_importance", progress)
+    return measure(problem, plan(check_draws(draws)), compare, "ablation_importance", progress)
 
 
 def permutation_importance(
@@ -167,17 +169,18 @@ def permutation_importance(
     >>> bool(abs(result.values[0] - 0.5) < 0.05), result.values[1:].tolist()
     (True, [0.0, 0.0])
     """
-    problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
 
     def plan(count: int) -> Plan:
         return plans.Shifts(problem.n, count, problem.key)
 
     if is_plan(draws):
-        return measure(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance")
+        return measure(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance", progress)
 
     if isinstance(draws, Until):
-        return measure_until(problem, plan, draws, compare, "permutation_importance")
-    return measure(problem, plan(checked_shifts(draws, problem.n, "draws")), compare, "permutation_importance")
+        return measure_until(problem, plan, draws, compare, "permutation_importance", progress)
+    shifts = plan(checked_shifts(draws, problem.n, "draws"))
+    return measure(problem, shifts, compare, "permutation_importance", progress)
 
 
 def model_reliance(
@@ -251,6 +254,6 @@ def model_reliance(
     """
     check_choice(route, routes.names(), "route")
     keeps = ("rows", *CURVES)
-    problem = prepare(model, X, y, features, loss, weights, rng, run, progress, names, keep, keeps)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, keeps)
     problem, plan = reliance_plan(problem, pairs)
-    return measure(problem, plan, compare, "model_reliance", route)
+    return measure(problem, plan, compare, "model_reliance", progress, route)

@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from reliance import inference
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.checks import check_choice
+from reliance._core.progress import Progress, Reporter
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
-from reliance.engine import blocks
-from reliance.engine.blocks import Reporter
-from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Problem, Progress, check_choice, prepare
+from reliance.engine.evaluation import evaluating
+from reliance.engine.executors import Base
+from reliance.engine.problems import Problem, prepare
 from reliance.exact import routes
 from reliance.exact.protocol import Measured
 from reliance.exact.routes import Done
 from reliance.inference import identified
-from reliance.inference.corrections import Runner
 from reliance.inference.summary import Summary
 from reliance.losses import functions as losses
 from reliance.losses import outputs
@@ -100,16 +100,14 @@ def sobol_total(
     (True, True, 0.0)
     """
     check_choice(form, FORMS, "form")
-    problem = prepare(model, X, None, features, "prediction_shift", None, rng, run, progress, names, (), ())
+    problem = prepare(model, X, None, features, "prediction_shift", None, rng, run, names, (), ())
     if form == "product":
         _check_all_pairs(pairs, "form='product'")
-        return _by_effects(problem, "product", "sobol_total")
+        return _by_effects(problem, "product", "sobol_total", progress)
     problem, plan = reliance_plan(problem, pairs)
-    call = Caller(problem.model, blocks.call_rows(problem))
-    with blocks.session(problem):
-        base = blocks.base_pass(problem, call)
-        own = _own_predictions(problem, base)
-        done = routes.measure(problem, base, call, plan)
+    with evaluating(problem, progress) as evaluation:
+        own = _own_predictions(evaluation.base)
+        done = routes.measure(evaluation, plan)
     variance = float(np.var(own, ddof=1))
     unit = 2.0 * (own - own.mean()) ** 2 * problem.n / (problem.n - 1)  # its mean is 2 Var f
     lent = inference.lent_units(unit, None, plan, "ratio")
@@ -173,31 +171,30 @@ def sobol_first(
     (True, True)
     """
     check_choice(form, FORMS, "form")
-    problem = prepare(model, X, None, features, "prediction_shift", None, 0, run, progress, names, (), ())
-    return _by_effects(problem, form, "sobol_first")
+    problem = prepare(model, X, None, features, "prediction_shift", None, 0, run, names, (), ())
+    return _by_effects(problem, form, "sobol_first", progress)
 
 
-def _by_effects(problem: Problem, form: str, method: str) -> Importance:
+def _by_effects(problem: Problem, form: str, method: str, progress: Progress) -> Importance:
     if problem.n < 4:
         raise ValueError(f"X has {problem.n} rows: {method} compares effects of different pairs, give at least 4")
     plan: Plan = Pairs(problem.n)
-    call = Caller(problem.model, blocks.call_rows(problem))
     chosen = influential(problem.n)
-    with blocks.session(problem):
-        base = blocks.base_pass(problem, call)
-        own = _own_predictions(problem, base)
-        problem, base = _with_squares(problem, base, own)
-        done = routes.measure(problem, base, call, plan)
-        # The second pass is of the outputs alone.
-        single = dataclasses.replace(problem, losses=problem.losses[1:], targets=problem.targets[1:])
-        kept: dict[str, Any] = {name: getattr(base, name)[1:] for name in ("targets", "losses", "host_losses")}
-        runner = Runner(single, dataclasses.replace(base, **kept), call, Reporter(0, lambda done, total: None))
+    with evaluating(problem, progress) as evaluation:
+        own = _own_predictions(evaluation.base)
+        function = outputs.output(0)
+        values = function.rows(evaluation.base.predictions, evaluation.base.predictions)
+        # The squared distance to the mean prediction, and behind it the output itself.
+        centre = problem.xp.full((problem.n,), float(own.mean()), dtype=values.dtype, device=problem.device)
+        done = routes.measure(evaluation.with_losses([losses.squared_error, function], [centre, values]), plan)
+        # The second pass is of the outputs alone, and nobody is told of it.
+        second = dataclasses.replace(evaluation.with_losses([function], [values]), advance=Reporter())
         variance = float(np.var(own, ddof=1))
         found, more = [], {}
         for feature in problem.features:
             effects = effects_of(own, done.answer(feature).moments(feature))
             spread = (own - own.mean())[chosen] ** 2 - variance
-            summary, count = share(runner, feature, effects, chosen, form, method, variance, spread)
+            summary, count = share(second, feature, effects, chosen, form, method, variance, spread)
             found.append(summary)
             more[feature.name] = count
     return _result(problem, found, plan, done, variance, method, more)
@@ -207,7 +204,7 @@ def _by_effects(problem: Problem, form: str, method: str) -> Importance:
 # Parts
 
 
-def _own_predictions(problem: Problem, base: Base) -> Floats:
+def _own_predictions(base: Base) -> Floats:
     """``(n,)`` on the host; an error if there are several outputs or if they do not vary."""
     if math.prod(base.predictions.shape[1:]) != 1:
         raise ValueError(
@@ -221,20 +218,6 @@ def _own_predictions(problem: Problem, base: Base) -> Floats:
             f"the model predicts {own[0]:g} for every row of X: predictions that do not vary have no variance to share"
         )
     return own
-
-
-def _with_squares(problem: Problem, base: Base, own: Floats) -> tuple[Problem, Base]:
-    """The squared distance to the mean prediction in the place of the loss, and behind it the output itself."""
-    xp, middle = problem.xp, float(own.mean())
-    function = outputs.output(0)
-    values = function.rows(base.predictions, base.predictions)
-    predictions = xp.reshape(base.predictions, (problem.n,))
-    centre = xp.full((problem.n,), middle, dtype=values.dtype, device=problem.device)
-    functions, targets = (losses.squared_error, function), (centre, values)
-    squares = losses.row_losses(losses.squared_error, centre, predictions)
-    host = tuple(np.asarray(a, dtype=np.float64) for a in arrays.fetch([squares, values]))
-    made = dataclasses.replace(base, targets=targets, losses=(squares, values), host_losses=host)
-    return dataclasses.replace(problem, losses=functions, targets=targets), made
 
 
 def _check_all_pairs(pairs: str | int, what: str) -> None:
@@ -260,7 +243,7 @@ def _result(
 ) -> Importance:
     names = [feature.name for feature in problem.features]
     unknown = identified.constant_unless_unused(problem)
-    identified.warn(unknown, problem.features, stacklevel=4)
+    identified.warn(unknown, problem.features)
     return results.from_summaries(
         names,
         identified.without_errors(unknown, problem.features, summaries),

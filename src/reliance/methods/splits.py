@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from reliance import inference
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.progress import Progress
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed, shown
 from reliance.data import tables
-from reliance.engine.inputs import Progress
 from reliance.methods.replacement import model_reliance
 from reliance.results.importance import Importance
 from reliance.results.splits import SplitComparison

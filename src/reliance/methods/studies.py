@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,17 +12,19 @@ from numpy.typing import NDArray
 from reliance import inference, plans
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.checks import warn
 from reliance._core.streams import Indices
 from reliance._core.words import listed, shown
-from reliance.data.checked_arrays import check_takes_weights
 from reliance.data.features import Feature
-from reliance.engine.inputs import Problem
+from reliance.engine.evaluation import Evaluation
+from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
 from reliance.engine.stores import ArrayStore, Scrambled, Thresholded, Values
 from reliance.inference import corrections, identified
-from reliance.inference.corrections import DERIVATIVE_DRAWS, Effect, Runner
+from reliance.inference.corrections import DERIVATIVE_DRAWS, Effect
 from reliance.inference.freedom import FEWEST, JACKKNIFE_GROUPS, Support, supports
 from reliance.inference.summary import Summary
+from reliance.losses.checks import check_takes_weights
 from reliance.losses.functions import has_rows
 from reliance.plans import Plan
 from reliance.results import importance as results
@@ -54,7 +55,7 @@ class Measured(NamedTuple):
 class Study(NamedTuple):
     """What all features and sets of a call share."""
 
-    runner: Runner
+    evaluation: Evaluation
     variables: Variables
     training: Array | None
     sampler: Sampler
@@ -73,32 +74,32 @@ class Study(NamedTuple):
 
 def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: bool) -> Measured:
     """A feature relative to some columns; ``refits``: by the jackknife also where nothing is fitted."""
-    runner, n = study.runner, study.runner.problem.n
+    evaluation, n = study.evaluation, study.evaluation.problem.n
     target = tuple(column for column in feature.columns if column not in given)
     if not target:  # what is given is kept: nothing is replaced
         zeros, draws = np.zeros(n), None if study.plan.rectangular else np.zeros(study.plan.draws)
         nothing = Moments(zeros, zeros, zeros, draws)
-        losses = len(runner.problem.losses)
-        runner.advance(_count(study.plan))
+        losses = len(evaluation.problem.losses)
+        evaluation.advance(_count(study.plan))
         return Measured(study.plan, (nothing,) * losses, _no_effect(study), None, None, 0, "given")
     piece = Feature(feature.name, target)
     if not given:
         if refits:
             _check_weighted(study)
-        moments = runner.moments(runner.problem.store, study.plan, piece)
+        moments = evaluation.moments(evaluation.problem.store, study.plan, piece)
         replicates, extra = _replicates(study, piece, given, None) if refits else (None, 0)
         count = _count(study.plan) + extra
         return Measured(study.plan, moments, _no_effect(study), replicates, None, count, "marginal")
     fitted = study.sampler.fit(study.fitted_on, target, given)
     parts = fitted.on(study.variables.matrix)
     wrong = None if study.check is None else study.check(fitted, target, given)
-    store, plan = _replacement(runner.problem, parts, study.plan, piece, None)
+    store, plan = _replacement(evaluation.problem, parts, study.plan, piece, None)
     known = isinstance(parts, Residuals) and parts.design is not None
-    if isinstance(parts, Residuals | Thresholds) and not known and any(map(has_rows, runner.problem.losses)):
+    if isinstance(parts, Residuals | Thresholds) and not known and any(map(has_rows, evaluation.problem.losses)):
         _check_weighted(study)
     _report_alone(parts, feature)
-    moments, route = runner.moments(store, plan, piece), _route(study.sampler)
-    if not any(map(has_rows, runner.problem.losses)):  # nothing can be said of the error but that of the draws
+    moments, route = evaluation.moments(store, plan, piece), _route(study.sampler)
+    if not any(map(has_rows, evaluation.problem.losses)):  # nothing can be said of the error but that of the draws
         return Measured(plan, moments, _no_effect(study), None, None, _count(plan), route, wrong)
     effect, extra = _effect(study, parts, piece)
     if effect is not None:
@@ -109,12 +110,12 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
 
 
 def _check_weighted(study: Study) -> None:
-    for function in study.runner.problem.losses:
+    for function in study.evaluation.problem.losses:
         check_takes_weights(function, "this sampler's error is measured with rows of weight 0")
 
 
 def _no_effect(study: Study) -> Effect:
-    return Effect(tuple(np.zeros(study.runner.problem.n) for _ in study.runner.problem.losses), None)
+    return Effect(tuple(np.zeros(study.evaluation.problem.n) for _ in study.evaluation.problem.losses), None)
 
 
 def _count(plan: Plan) -> int:
@@ -146,32 +147,30 @@ def _replacement(problem: Problem, parts: Any, plan: Plan, feature: Feature, ids
 
 def _report_alone(parts: Any, feature: Feature) -> None:
     if isinstance(parts, DonorDraws) and len(parts.alone):
-        warnings.warn(
+        warn(
             f"feature {shown(feature.name)}: {len(parts.alone)} rows are alone in their stratum and keep their own "
-            f"value, which makes the importance smaller: rows {listed(parts.alone.tolist())}. Use larger strata",
-            UserWarning,
-            stacklevel=2,
+            f"value, which makes the importance smaller: rows {listed(parts.alone.tolist())}. Use larger strata"
         )
 
 
 def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, int]:
     """The sampler's own error where it is known without refitting, and the evaluations that it took."""
-    runner, plan = study.runner, study.plan
-    n = runner.problem.n
+    evaluation, plan = study.evaluation, study.plan
+    n = evaluation.problem.n
     # All pairs are drawn by nobody: neither should their error depend on a seed.
-    key = 0 if plan.exhaustive else runner.problem.key
+    key = 0 if plan.exhaustive else evaluation.problem.key
     # Rows that lend each other alone stay the units that they are.
     few: Plan = plan if plan.units < n else plans.Shifts(n, min(DERIVATIVE_DRAWS, n - 1), key)
     if isinstance(parts, Residuals) and parts.design is not None:
         count = 2 * len(feature.columns) * _count(few)
-        runner.advance.expect(count)
-        return corrections.residual_effect(runner, parts, few, feature), count
+        evaluation.advance.expect(count)
+        return corrections.residual_effect(evaluation, parts, few, feature), count
     if isinstance(parts, ValueDraws) and parts.normal is not None:
-        drawn = sampled_plans.Values(n, min(DERIVATIVE_DRAWS, plan.draws), runner.problem.key, parts.uniforms)
+        drawn = sampled_plans.Values(n, min(DERIVATIVE_DRAWS, plan.draws), evaluation.problem.key, parts.uniforms)
         g = len(feature.columns)
         count = (2 * g + g * (g + 1)) * _count(drawn)
-        runner.advance.expect(count)
-        return corrections.normal_effect(runner, parts, drawn, feature), count
+        evaluation.advance.expect(count)
+        return corrections.normal_effect(evaluation, parts, drawn, feature), count
     if isinstance(parts, DonorDraws) and parts.strata is not None:
         return _no_effect(study), 0
     return None, 0
@@ -183,11 +182,11 @@ def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: A
     Draws stay what they are. Where a plan names the donors, the deleted rows are taken away from the sums, as rows and
     as donors; otherwise the sampler draws for the rows that are left, by the same uniform numbers.
     """
-    problem, found, count = study.runner.problem, [], 0
+    problem, found, count = study.evaluation.problem, [], 0
     by_plan = parts is None or isinstance(parts, Residuals | Thresholds)
     groups = corrections.jackknife_groups(problem.key, problem.n)
     rows = sum(problem.n if by_plan else len(kept) for kept, _ in groups)
-    study.runner.advance.expect(rows * study.plan.columns)
+    study.evaluation.advance.expect(rows * study.plan.columns)
     for kept, gone in groups:
         matrix = problem.xp.take(study.variables.matrix, _index(problem, kept), axis=0)
         refit: Any = None
@@ -197,18 +196,18 @@ def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: A
             sampler = study.sampler.for_rows(kept) if hasattr(study.sampler, "for_rows") else study.sampler
             refit = sampler.fit(fitted_on, feature.columns, given).on(matrix)
         if by_plan:
-            runner = study.runner.without(gone)
+            evaluation = study.evaluation.without(gone)
             whole = parts if refit is None else _merged(parts, refit, kept, gone)
             store, plan = (problem.store, study.plan)
             if whole is not None:
                 store, plan = _replacement(problem, whole, study.plan, feature, None)
-            moments = runner.moments(store, plan, feature)
-            found.append(_estimates(runner, moments, plan, study.compare, gone))
+            moments = evaluation.moments(store, plan, feature)
+            found.append(_estimates(evaluation, moments, plan, study.compare, gone))
         else:
-            runner = study.runner.keep(kept)
-            store, plan = _replacement(runner.problem, refit, study.plan, feature, kept)
-            moments = runner.moments(store, plan, feature)
-            found.append(_estimates(runner, moments, plan, study.compare))
+            evaluation = study.evaluation.some_rows(kept)
+            store, plan = _replacement(evaluation.problem, refit, study.plan, feature, kept)
+            moments = evaluation.moments(store, plan, feature)
+            found.append(_estimates(evaluation, moments, plan, study.compare))
         count += _count(plan)
     return np.asarray(found), count
 
@@ -235,15 +234,15 @@ def _merged(parts: Any, refit: Any, kept: Indices, gone: Indices) -> Any:
 
 def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...]) -> tuple[Floats, int]:
     """``(J, L)``: the estimates with the sampler fitted without each group of its own rows; and the evaluations."""
-    problem, found, count = study.runner.problem, [], 0
+    problem, found, count = study.evaluation.problem, [], 0
     assert study.training is not None
     groups = corrections.jackknife_groups(problem.key, int(study.training.shape[0]))
-    study.runner.advance.expect(len(groups) * _count(study.plan))
+    study.evaluation.advance.expect(len(groups) * _count(study.plan))
     for ids, _ in groups:
         training = problem.xp.take(study.training, _index(problem, ids), axis=0)
         parts = study.sampler.fit(training, feature.columns, given).on(study.variables.matrix)
         store, plan = _replacement(problem, parts, study.plan, feature, None)
-        found.append(_estimates(study.runner, study.runner.moments(store, plan, feature), plan, study.compare))
+        found.append(_estimates(study.evaluation, study.evaluation.moments(store, plan, feature), plan, study.compare))
         count += _count(plan)
     return np.asarray(found), count
 
@@ -253,14 +252,14 @@ def _index(problem: Problem, ids: Indices) -> Array:
 
 
 def _estimates(
-    runner: Runner, moments: tuple[Moments, ...], plan: Plan, compare: str, gone: Indices | None = None
+    evaluation: Evaluation, moments: tuple[Moments, ...], plan: Plan, compare: str, gone: Indices | None = None
 ) -> list[float]:
     """The value of each loss; without the donors that are gone."""
-    weights = runner.problem.host_weights
+    weights = evaluation.problem.host_weights
     w = np.ones(plan.n) if weights is None else weights
     cells, lost = plan.draws * w.sum(), np.zeros(plan.n) if gone is None else plan.spread(w)
     found = []
-    for one, base in zip(moments, runner.base.host_losses, strict=True):
+    for one, base in zip(moments, evaluation.base.host_losses, strict=True):
         total = np.sum(w * one.row_sum)
         if gone is not None:
             total -= np.sum(one.donor_sum[gone])
@@ -275,7 +274,7 @@ def _estimates(
 
 def _summary(study: Study, case: Measured, loss: int, keep_rows: bool, support: Support) -> tuple[Summary, Influence]:
     """The summary of one feature under one loss, and how rows move it (p = 1)."""
-    problem, base = study.runner.problem, study.runner.base.host_losses[loss]
+    problem, base = study.evaluation.problem, study.evaluation.base.host_losses[loss]
     effect = None if case.effect is None else case.effect.rows[loss]
     per_row, weights = has_rows(problem.losses[loss]), problem.host_weights
     found = inference.summarize(
@@ -320,7 +319,7 @@ def _summary(study: Study, case: Measured, loss: int, keep_rows: bool, support: 
 def result_of(
     study: Study, features: Sequence[Feature], cases: list[Measured], loss: int, method: str
 ) -> tuple[Importance, Influence]:
-    problem, base = study.runner.problem, study.runner.base
+    problem, base = study.evaluation.problem, study.evaluation.base
     function = problem.losses[loss]
     keep_rows = "rows" in problem.keep
     resting = supports(problem, study.plan)[loss]

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from reliance._core import arrays, streams
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
+from reliance.engine.evaluation import Evaluation
 from reliance.engine.reductions import Moments
 from reliance.engine.stores import Lent
 from reliance.exact.distinct import distinct_values
-from reliance.inference.corrections import Runner
 from reliance.inference.summary import Summary
 from reliance.plans import Pairs
 from reliance.plans.partial import SomeDonors, some_rows
@@ -81,7 +81,7 @@ def effects_of(own: Floats, moments: tuple[Moments, ...]) -> Effects:
 
 
 def share(
-    runner: Runner,
+    evaluation: Evaluation,
     feature: Feature,
     e: Effects,
     chosen: Indices,
@@ -104,34 +104,34 @@ def share(
         variance, spread = e.square - e.level, square
     if method == "sobol_first":
         product, own = e.product(e.donors), e.donors[chosen]
-        cross, count = _row_products(runner, feature, e, chosen)
+        cross, count = _row_products(evaluation, feature, e, chosen)
         part, influence = product - e.level, own**2 - product + 2.0 * (cross - product)
         beyond = 2.0 * e.interaction**2 / (e.n * (e.n - 1))
     else:
         product, own = e.product(e.rows), e.rows[chosen]
-        cross, count = _donor_products(runner, feature, e, chosen)
+        cross, count = _donor_products(evaluation, feature, e, chosen)
         part, influence = e.square - product, square - (own**2 - product + 2.0 * (cross - product))
     value = part / variance
     return _summary(value, part, (influence - value * spread) / variance, e.n, beyond / variance**2), count
 
 
-def _row_products(runner: Runner, feature: Feature, e: Effects, chosen: Indices) -> tuple[Floats, int]:
+def _row_products(evaluation: Evaluation, feature: Feature, e: Effects, chosen: Indices) -> tuple[Floats, int]:
     """For chosen rows i the mean over k of g_ik c_k: donors count with their effects."""
-    problem, k = runner.problem, e.n - 1
+    problem, k = evaluation.problem, e.n - 1
     classes = distinct_values(problem, feature)
     whole: Any = Pairs(e.n) if classes is None else classes
     plan = some_rows(dataclasses.replace(whole, factor=e.donors), chosen)
-    part = runner.keep(chosen)
+    part = evaluation.some_rows(chosen)
     store = Lent(part.problem.flat, problem.store.shape, problem.flat)
     sums = part.moments(store, plan, feature)[0].row_sum
     return (sums - e.own[chosen] * e.donors[chosen]) / k, plan.n * plan.columns
 
 
-def _donor_products(runner: Runner, feature: Feature, e: Effects, chosen: Indices) -> tuple[Floats, int]:
+def _donor_products(evaluation: Evaluation, feature: Feature, e: Effects, chosen: Indices) -> tuple[Floats, int]:
     """For chosen donors k the mean over i of g_ik r_i: rows count with their effects."""
-    problem, base, k = runner.problem, runner.base, e.n - 1
+    problem, base, k = evaluation.problem, evaluation.base, e.n - 1
     weights = arrays.from_host(e.rows, problem.xp, problem.device, base.losses[0].dtype)
-    weighted = dataclasses.replace(runner, base=dataclasses.replace(base, weights=weights))
+    weighted = dataclasses.replace(evaluation, base=dataclasses.replace(base, weights=weights))
     plan = SomeDonors(e.n, chosen)
     sums = weighted.moments(problem.store, plan, feature)[0].donor_sum
     return (sums + np.sum(e.rows * e.own) - (e.rows * e.own)[chosen]) / k, plan.n * plan.columns

@@ -12,11 +12,11 @@ import functools
 import sys
 import threading
 import types
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reliance._core.arrays import Device, DType
+from reliance._core.checks import warn
 
 # How far modules are searched for behind a function: attributes of attributes, and objects in all.
 _DEPTH, _MOST = 4, 2000
@@ -117,11 +117,9 @@ def watched(model: Any, name: str) -> Iterator[None]:
             "depended on the calls before; call the module's eval() first"
         )
     if training:
-        warnings.warn(
+        warn(
             f"model {name} calls a module in training mode ({training[0]}): predictions may be random or depend on "
-            "the batch; call its eval() first",
-            UserWarning,
-            stacklevel=3,
+            "the batch; call its eval() first"
         )
 
 

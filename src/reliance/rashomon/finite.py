@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from types import MethodType
 from typing import Any
@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from reliance import inference
 from reliance._core import streams
-from reliance._core.run import Run
+from reliance._core.progress import Reporter
 from reliance._core.words import shown
 from reliance.data.features import Feature
-from reliance.engine.blocks import Reporter
-from reliance.engine.inputs import Problem, prepare
+from reliance.engine.problems import Problem, assembled
 from reliance.losses.functions import Loss, resolve_all
 from reliance.models import calling, modules
 from reliance.rashomon import stacked
@@ -197,14 +196,14 @@ class FiniteClass:
         return known[self]
 
     def _problem(self, data: ClassData, model: Any, homes: dict[Any, tuple[Any, Any]]) -> Problem:
-        X, y = data.X, data.y
-        if modules.is_torch_module(model) and isinstance(X, np.ndarray):  # moved once, not once for each module
+        rows = data.rows
+        assert rows is not None  # what a list of models is asked about
+        if modules.is_torch_module(model) and rows.inputs is None and isinstance(rows.flat, np.ndarray):
             home = modules.home(model)
-            if home not in homes:
-                homes[home] = calling.at_home(model, X, y, None)[:2]
-            X, y = homes[home]
-        function = self._function  # type: ignore[attr-defined]
-        return prepare(model, X, y, data.pieces, function, rng=data.key, run=Run(memory=data.memory), seen=True)
+            if home not in homes:  # moved once, not once for each module
+                homes[home] = calling.at_home(model, rows.flat, rows.y, None)[:2]
+            rows = replace(rows, flat=homes[home][0], y=homes[home][1])
+        return assembled(model, rows, (self._function,), key=data.key, memory=data.memory)  # type: ignore[attr-defined]
 
     def _member(self, k: int, risks: Floats) -> Member:
         model = list(self.named.values())[k]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from reliance._core.checks import check_choice
 from reliance._core.words import shown
 from reliance.data.features import Feature
-from reliance.engine.inputs import check_choice
 from reliance.rashomon.convex import ConvexLinearClass
 from reliance.rashomon.differentiable import DifferentiableClass
 from reliance.rashomon.finite import FiniteClass

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from reliance._core.arrays import Array
 from reliance.data.features import Feature
+from reliance.data.rows import Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,21 +18,21 @@ class ClassData:
     Attributes
     ----------
     X : array (n, P)
-        Or, for listed models, a table or several inputs.
+        Floating numbers, for classes that compute with them.
     y : array (n,)
     key : int
         Of the random numbers (starts of a search).
     memory : int
         Bytes that may be allocated.
-    pieces : optional
-        Of several inputs: the features by which they are cut into pieces.
+    rows : Rows, optional
+        As they were given: listed models take also tables and several inputs.
     """
 
     X: Array
     y: Array
     key: int
     memory: int
-    pieces: Any = None
+    rows: Rows | None = None
 
 
 @dataclass(frozen=True, eq=False)

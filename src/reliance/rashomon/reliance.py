@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +12,13 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.arrays import Array
-from reliance._core.run import Run
-from reliance._core.streams import RandomState
+from reliance._core.checks import check_choice, warn
+from reliance._core.progress import Progress, check_progress, reporting
+from reliance._core.run import Run, without_workers
+from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import shown
-from reliance.data import tables
-from reliance.engine import blocks
-from reliance.engine.inputs import Problem, Progress, check_choice, prepare
+from reliance.data.rows import Rows, read
 from reliance.inference import identified
-from reliance.models import several_inputs
 from reliance.rashomon import results as class_results
 from reliance.rashomon.model_classes import FiniteClass
 from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
@@ -178,8 +176,9 @@ class Question:
     """A class, the rows, and what counts as good: checked."""
 
     model_class: ModelClass
-    problem: Problem
+    rows: Rows
     data: ClassData
+    progress: Progress
     reference_risk: float
     bound: float
     epsilon: float
@@ -189,30 +188,29 @@ class Question:
     conditional: bool
 
     def ranges(self, bound: float) -> list[Range]:
-        features = self.problem.features
+        features = self.rows.features
         unit = "rows" if isinstance(self.model_class, FiniteClass) else "features"
-        with blocks.progress(self.problem, len(features), unit) as advance:
+        with reporting(self.progress, len(features), unit) as advance:
             return self.model_class.ranges(self.data, bound, features, self.compare, self.conditional, advance)
 
     def result(self, found: list[Range], confidence: float | None = None, outer: Floats | None = None) -> ClassReliance:
         members = None
         if isinstance(self.model_class, FiniteClass):
-            every = self.model_class.members(
-                self.data, self.bound, self.problem.features, self.compare, self.conditional
-            )
+            features = self.rows.features
+            every = self.model_class.members(self.data, self.bound, features, self.compare, self.conditional)
             scale, shift = (1.0 + self.epsilon, 0.0) if self.relative else (1.0, self.epsilon)
             place = None if self.reference is None or _is_number(self.reference) else self.reference
             if _is_number(self.reference):
                 scale, shift = 0.0, self.bound
             members = every.resampled(None if place is None else self.model_class.position(place), scale, shift)
         return class_results.from_ranges(
-            [feature.name for feature in self.problem.features],
+            [feature.name for feature in self.rows.features],
             found,
             reference_risk=self.reference_risk,
             bound=self.bound,
             compare=self.compare,
             loss=self.model_class.loss,
-            n=self.problem.n,
+            n=self.rows.n,
             conditional=self.conditional,
             model_class=type(self.model_class).__name__,
             confidence=confidence,
@@ -249,10 +247,11 @@ def _ask(
         )
     if isinstance(run, Run) and run.block is not None:
         raise ValueError(f"run has block={shown(run.block)}: a class of models has no blocks of rows; leave it out")
-    # The rows are checked as for a model; which one does not matter here.
-    problem = prepare(_no_model, X, y, features, "squared_error", None, rng, run, progress, names)
-    data = _class_data(problem, model_class, X, features)
-    identified.warn(identified.constant_unless_unused(problem), problem.features, stacklevel=4)
+    settings = without_workers(run)
+    check_progress(progress)
+    rows = read(X, y, features=features, names=names)
+    data = _class_data(rows, model_class, resolve_key(rng), settings.bytes)
+    identified.warn(identified.constant_features(rows), rows.features)
     risk = _reference_risk(model_class, data, reference)
     if relative and risk < 0.0:
         raise ValueError(
@@ -263,38 +262,34 @@ def _ask(
             f"compare='ratio' divides by the risk, and the reference's is {risk:g}: pass compare='difference'"
         )
     bound = (1.0 + float(epsilon)) * risk if relative else risk + float(epsilon)
-    return Question(model_class, problem, data, risk, bound, float(epsilon), relative, reference, compare, conditional)
-
-
-def _no_model(X: Array) -> Array:
-    return X
+    return Question(
+        model_class, rows, data, progress, risk, bound, float(epsilon), relative, reference, compare, conditional
+    )
 
 
 def _is_number(x: Any) -> bool:
     return isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool)
 
 
-def _class_data(problem: Problem, model_class: ModelClass, given: Any, features: Any) -> ClassData:
-    y = problem.targets[0]
+def _class_data(rows: Rows, model_class: ModelClass, key: int, memory: int) -> ClassData:
+    y = rows.y
     if y is None:
         raise ValueError("y is None: the risk of models needs labels")
-    if len(problem.store.shape) != 1:
-        raise ValueError(f"X has rows of shape {problem.store.shape}: a class of models needs X (n, P)")
+    if len(rows.shape) != 1:
+        raise ValueError(f"X has rows of shape {rows.shape}: a class of models needs X (n, P)")
     host = arrays.to_host(y)
     if bool(np.all(host == host[:1])):
         raise ValueError("y is constant: there is nothing to predict, and no model relies on anything")
     if isinstance(model_class, FiniteClass):  # its models take rows as they are, tables and several inputs, too
-        if several_inputs.is_several(given):  # which are cut into pieces as the features ask for
-            return ClassData(given, y, problem.key, problem.memory, features)
-        return ClassData(given if tables.is_table(given) else problem.flat, y, problem.key, problem.memory)
+        return ClassData(rows.flat, y, key, memory, rows)
     # Coefficients need numbers that can be multiplied with them.
     name = type(model_class).__name__
-    numbers = problem.numbers(name)
+    numbers = rows.numbers(name)
     if host.dtype.kind not in "biuf":
         raise TypeError(f"y has dtype {host.dtype}, but {name} needs numbers: encode the labels")
     if host.ndim != 1:
         raise ValueError(f"y has shape {host.shape}, but {name} has one output: pass y of shape ({host.shape[0]},)")
-    return ClassData(arrays.as_floating(numbers), y, problem.key, problem.memory)
+    return ClassData(arrays.as_floating(numbers), y, key, memory)
 
 
 def _reference_risk(model_class: ModelClass, data: ClassData, reference: Any) -> float:
@@ -345,10 +340,8 @@ def _outer(question: Question, confidence: float, loss_bound: float) -> Floats:
             f"loss_bound={loss_bound:g} is what the loss of a row cannot exceed, but the reference's mean loss is "
             f"{question.reference_risk:g}"
         )
-    warnings.warn(
-        "outer bounds by Hoeffding's inequality hold for every distribution and are usually very wide", stacklevel=3
-    )
-    n, B = question.problem.n, loss_bound
+    warn("outer bounds by Hoeffding's inequality hold for every distribution and are usually very wide")
+    n, B = question.rows.n, loss_bound
     term = math.log(6.0 / (1.0 - confidence))
     q1, q2 = B * math.sqrt(term / (2 * n)), B * math.sqrt(term / (2 * (n // 2)))
     # The mean of loss(f) - (1 + epsilon) loss(reference), whose range is (2 + epsilon) B.

@@ -19,15 +19,14 @@ from numpy.typing import NDArray
 from reliance import inference, plans
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.progress import Reporter
 from reliance.data.features import Feature
-from reliance.engine import blocks
-from reliance.engine.blocks import Reporter
+from reliance.engine.evaluation import Evaluation, evaluating
 from reliance.engine.executors import Base, Caller, predict_rows
-from reliance.engine.inputs import Problem
+from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
 from reliance.exact import routes
 from reliance.exact.protocol import Exchange
-from reliance.inference.corrections import Runner
 from reliance.losses import functions as losses
 from reliance.losses.functions import Loss
 from reliance.methods import studies
@@ -43,15 +42,24 @@ class Fitted:
     """A model of the list on the rows as they are."""
 
     name: str
-    problem: Problem
-    call: Caller
-    base: Base
+    evaluation: Evaluation
 
     @classmethod
     def of(cls, name: str, problem: Problem) -> Fitted:
-        call = Caller(problem.model, blocks.call_rows(problem))
-        with named(name), blocks.session(problem):
-            return cls(name, problem, call, blocks.base_pass(problem, call))
+        with named(name), evaluating(problem) as evaluation:
+            return cls(name, evaluation)
+
+    @property
+    def problem(self) -> Problem:
+        return self.evaluation.problem
+
+    @property
+    def base(self) -> Base:
+        return self.evaluation.base
+
+    @property
+    def call(self) -> Caller:
+        return self.evaluation.call
 
     @property
     def losses(self) -> Floats:
@@ -175,7 +183,7 @@ def stacked(parts: Sequence[Fitted]) -> Fitted:
     )
     call = Caller(model)
     call.traceable = parts[0].call.traceable
-    return Fitted("", problem, call, base)
+    return Fitted("", Evaluation(problem, base, call, Reporter()))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -271,11 +279,11 @@ def _measured(question: Question, parts: list[Fitted], share: _Share) -> tuple[F
 
 
 def _evaluated(question: Question, one: Fitted, count: int, share: _Share) -> tuple[Floats, Floats | None]:
-    problem = replace(one.problem, features=question.features)
+    problem = one.problem.of_features(question.features)
     run = _scrambled if question.conditional else _switched
     values, influence = np.empty((count, len(problem.features))), []
-    with blocks.session(problem):
-        found = run(problem, one, share, question.compare)
+    with one.evaluation.again(share) as evaluation:
+        found = run(evaluation.on(problem), question.compare)
     for j, (moments, effects) in enumerate(found):
         for m in range(count):
             if len(moments) > count and not np.any(moments[count + m].row_sum):  # the model does not use the feature
@@ -301,19 +309,20 @@ def _evaluated(question: Question, one: Fitted, count: int, share: _Share) -> tu
 _Found = list[tuple[tuple[Moments, ...], Sequence[Floats]]]
 
 
-def _switched(problem: Problem, one: Fitted, share: _Share, compare: str) -> _Found:
+def _switched(evaluation: Evaluation, compare: str) -> _Found:
     """For each feature the moments of each loss, and what rows add through a fitted sampler: there is none."""
-    problem = replace(problem, progress=share)
-    done = routes.measure(problem, one.base, one.call, plans.Pairs(problem.n))
+    problem = evaluation.problem
+    done = routes.measure(evaluation, plans.Pairs(problem.n))
     nothing = [np.zeros(problem.n)] * len(problem.losses)
     return [(done.answer(feature).moments(feature), nothing) for feature in problem.features]
 
 
-def _scrambled(problem: Problem, one: Fitted, share: _Share, compare: str) -> _Found:
+def _scrambled(evaluation: Evaluation, compare: str) -> _Found:
     """The same with residuals exchanged."""
-    known, plan = variables.gather(problem, None, None), plans.Pairs(problem.n)
-    advance = Reporter(len(problem.features) * plan.n * plan.columns, share)
-    study = studies.Study(Runner(problem, one.base, one.call, advance), known, None, Scrambler(), plan, compare)
+    problem = evaluation.problem
+    known, plan = variables.gather(problem.rows, None, None), plans.Pairs(problem.n)
+    evaluation.advance.expect(len(problem.features) * plan.n * plan.columns)
+    study = studies.Study(evaluation, known, None, Scrambler(), plan, compare)
     found: _Found = []
     for feature in problem.features:
         case: Any = studies.measured(study, feature, known.given(variables.REST, feature.columns), False)

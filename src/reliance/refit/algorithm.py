@@ -10,17 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.arrays import Array, describe, device, namespace
+from reliance._core.checks import check_choice
+from reliance._core.progress import Progress, reporting
 from reliance._core.run import Run
-from reliance._core.streams import RandomState
+from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import listed, short
 from reliance.data import tables
 from reliance.data.checked_arrays import as_array
 from reliance.data.features import Feature
-from reliance.engine import blocks
-from reliance.engine.executors import Caller
-from reliance.engine.inputs import Problem, Progress, check_choice, prepare
+from reliance.data.rows import read
+from reliance.engine.evaluation import evaluating
+from reliance.engine.problems import prepare
 from reliance.losses.functions import has_rows
 from reliance.refit import contrasts, running, splits
+from reliance.refit.judged import Judged, judged_rows
 from reliance.refit.running import Task
 from reliance.refit.splits import Split
 from reliance.results.algorithm import AlgorithmReliance, chosen_target
@@ -130,18 +133,16 @@ def algorithm_reliance(
     running.check_fit(fit)
     running.check_workers(run, {"fit": fit, "loss": loss})
     X_test, y_test = cv if splits.is_test_set(cv) else (None, None)
-    data, problem, parts = _checked(
-        Data(fit, X, y, X_test, y_test, weights, loss), cv, features, rng, run, progress, names
-    )
+    data, measured, parts = _checked(Data(fit, X, y, X_test, y_test, weights, loss), cv, features, rng, names)
     chosen = chosen_target(target, len(parts))
     width = int(data.X.shape[1])
-    columns = [_columns(feature, leave, width) for feature in problem.features]
+    columns = [_columns(feature, leave, width) for feature in measured.rows.features]
     reference = tuple(range(width)) if leave == "out" else ()
-    tasks = _tasks(data, problem.features, columns, reference, leave, parts)
-    with blocks.progress(problem, len(tasks), "fits") as advance:
+    tasks = _tasks(data, measured.rows.features, columns, reference, leave, parts)
+    with reporting(progress, len(tasks), "fits") as advance:
         outcome = running.run(tasks, run, advance)
-    found = _results(outcome.answers, problem, parts, compare=compare, leave=leave, target=chosen)
-    result = None if found is None else one_or_all(found, problem.several)
+    found = _results(outcome.answers, measured, parts, compare=compare, leave=leave, target=chosen)
+    result = None if found is None else one_or_all(found, isinstance(loss, list | tuple))
     running.check_finished(outcome, result)
     assert result is not None
     return result
@@ -168,10 +169,8 @@ def _checked(
     cv: Any,
     features: Any,
     rng: RandomState,
-    run: Run | None,
-    progress: Progress,
     names: Sequence[str] | None,
-) -> tuple[Data, Problem, tuple[Split, ...]]:
+) -> tuple[Data, Judged, tuple[Split, ...]]:
     """Everything that can be said before the first fit."""
     if data.y is None:
         raise ValueError("y is None: an algorithm needs labels to fit")
@@ -186,21 +185,21 @@ def _checked(
         X_test, y_test = splits.as_rows(data.X_test, "X_test"), as_array(data.y_test, "y_test")
         measured = measured._replace(X_test=X_test, y_test=y_test)
         _check_test_set(X, y, X_test, y_test)
-        prepare(running.not_fitted, X, data.y, loss=data.loss)  # the training rows, too, are rows of numbers
+        read(X, data.y)  # the training rows, too, are rows of numbers
     if rng is not None and not splits.is_random(cv):
         raise ValueError("rng is given but nothing is drawn: it makes random folds, cv=<a number>")
     weights = None if data.weights is None else as_array(data.weights, "weights")
     measured = measured._replace(weights=weights)
     # As they were given: their index, if they have one, is compared with that of the rows.
     rows, labels, own = (measured.X_test, data.y_test, data.weights) if held_out else (X, data.y, data.weights)
-    problem = prepare(running.not_fitted, rows, labels, features, data.loss, own, rng, run, progress, names, fits=True)
-    if any(loss.target == "prediction" for loss in problem.losses):
+    judged = judged_rows(rows, labels, features, data.loss, own, names)
+    if any(loss.target == "prediction" for loss in judged.losses):
         raise ValueError("loss='prediction_shift' compares a model with itself: choose a loss of y and predictions")
     if held_out:
-        return measured, problem, (Split(np.arange(X.shape[0]), np.arange(problem.n)),)
-    stratify = splits.are_labels(problem.losses)
-    mass = problem.host_weights
-    return measured, problem, splits.resolve_splits(cv, X, y, stratify=stratify, key=problem.key, weights=mass)
+        return measured, judged, (Split(np.arange(X.shape[0]), np.arange(judged.rows.n)),)
+    stratify, key = splits.are_labels(judged.losses), resolve_key(rng)
+    parts = splits.resolve_splits(cv, X, y, stratify=stratify, key=key, weights=judged.rows.weights)
+    return measured, judged, parts
 
 
 def _check_test_set(X: Array, y: Array, X_test: Array, y_test: Array) -> None:
@@ -271,13 +270,12 @@ def losses_of(data: Data, columns: tuple[int, ...], part: Split) -> tuple[Floats
         splits.take(labels, part.test),
         loss=data.loss,
     )
-    call = Caller(problem.model, blocks.call_rows(problem))
-    with blocks.session(problem):
-        return blocks.base_pass(problem, call).host_losses
+    with evaluating(problem) as evaluation:
+        return evaluation.base.host_losses
 
 
 def _results(
-    answers: dict[int, tuple[Floats, ...]], problem: Problem, parts: tuple[Split, ...], **fields: Any
+    answers: dict[int, tuple[Floats, ...]], judged: Judged, parts: tuple[Split, ...], **fields: Any
 ) -> dict[str, AlgorithmReliance] | None:
     """The results of all losses, for the features whose refits were finished in every split; None if there are none."""
 
@@ -287,11 +285,11 @@ def _results(
         return [np.concatenate(one) for one in zip(*found, strict=True)] if len(found) == len(parts) else None
 
     reference = losses(0)
-    refits = {feature.name: losses(1 + j) for j, feature in enumerate(problem.features)}
+    refits = {feature.name: losses(1 + j) for j, feature in enumerate(judged.rows.features)}
     finished = {name: one for name, one in refits.items() if one is not None}
     if reference is None or not finished:
         return None
-    at = contrasts.measured_rows(parts, problem.host_weights)
+    at = contrasts.measured_rows(parts, judged.rows.weights)
     return {
         function.name: contrasts.result_of(
             list(finished),
@@ -304,5 +302,5 @@ def _results(
             refits=len(answers),
             **fields,
         )
-        for k, function in enumerate(problem.losses)
+        for k, function in enumerate(judged.losses)
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from reliance._core import streams
+from reliance._core.checks import warn
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.models.calling import name_of
@@ -37,11 +37,9 @@ def left_out(bag: Bag, n: int, weights: Floats | None) -> dict[int, Indices]:
             "with bootstrap=True, or use permutation_importance on data that it was not fitted on"
         )
     if len(found) < len(bag.samples):
-        warnings.warn(
+        warn(
             f"{len(bag.samples) - len(found)} of {len(bag.samples)} members left fewer than 2 rows out of their bags, "
-            "or none with a weight, and are not measured",
-            UserWarning,
-            stacklevel=3,
+            "or none with a weight, and are not measured"
         )
     return found
 

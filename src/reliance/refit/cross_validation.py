@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.arrays import Array
+from reliance._core.progress import Progress, reporting
 from reliance._core.run import Run
-from reliance._core.streams import Indices, RandomState
+from reliance._core.streams import Indices, RandomState, resolve_key
 from reliance._core.words import shown
 from reliance.data import tables
 from reliance.data.checked_arrays import as_array
-from reliance.engine import blocks
-from reliance.engine.inputs import Progress, prepare
 from reliance.methods.conditional import conditional_model_reliance, relative_importance
 from reliance.methods.replacement import ablation_importance, model_reliance, permutation_importance
 from reliance.models.calling import name_of
 from reliance.refit import running, splits
+from reliance.refit.judged import judged_rows
 from reliance.refit.running import Task
 from reliance.refit.splits import Split
 from reliance.results.algorithm import AlgorithmReliance, check_target
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results
 from reliance.samplers import variables
+from reliance.samplers.given import Given, as_given
 
 Floats = NDArray[np.float64]
-Measure: TypeAlias = Callable[..., Importance | Mapping[str, Importance]]
+# What it returns is looked at: a function may be the user's own.
+Measure: TypeAlias = Callable[..., object]
 _KNOWN = (
     ablation_importance,
     permutation_importance,
@@ -38,7 +41,7 @@ _KNOWN = (
     conditional_model_reliance,
     relative_importance,
 )
-METHODS: dict[str, Any] = {function.__name__: function for function in _KNOWN}
+METHODS: dict[str, Measure] = {function.__name__: function for function in _KNOWN}
 
 
 def cross_validated_importance(
@@ -136,25 +139,23 @@ def cross_validated_importance(
         raise ValueError("y is None: an algorithm needs labels to fit")
     if "keep" in options:
         raise ValueError("keep is given: what rows contribute is not kept over folds; leave it out")
-    variables.check_order(X, options.get("context"), None)
+    if "given" in options:
+        variables.check_order(X, as_given(options["given"]).context, None)
     shared = {name: options[name] for name in ("features", "loss", "names") if name in options}
-    problem = prepare(
-        running.not_fitted, X, y, weights=weights, rng=rng, run=run, progress=progress, fits=True, **shared
-    )
+    judged, key = judged_rows(X, y, weights=weights, **shared), resolve_key(rng)
     X, y, weights = splits.as_rows(X, "X"), as_array(y, "y"), None if weights is None else as_array(weights, "weights")
-    stratify, mass = splits.are_labels(problem.losses), problem.host_weights
-    parts = splits.resolve_splits(cv, X, y, stratify=stratify, key=problem.key, weights=mass)
-    chosen = _target(target, parts, problem.n)
-    data = Fold(fit, measure, X, y, weights, {**options, "rng": problem.key}, chosen == "algorithm")
+    stratify, mass = splits.are_labels(judged.losses), judged.rows.weights
+    parts = splits.resolve_splits(cv, X, y, stratify=stratify, key=key, weights=mass)
+    chosen = _target(target, parts, judged.rows.n)
+    data = Fold(fit, measure, X, y, weights, {**options, "rng": key}, chosen == "algorithm")
     tasks = [Task(f"of split {k}", functools.partial(importance_of, data, part)) for k, part in enumerate(parts)]
-    with blocks.progress(problem, len(tasks), "fits") as advance:
+    with reporting(progress, len(tasks), "fits") as advance:
         outcome = running.run(tasks, run, advance)
     finished: list[Answer] = [outcome.answers[k] for k in sorted(outcome.answers)]
     done = [parts[k] for k in sorted(outcome.answers)]
     if not done or (chosen == "algorithm" and len(done) < 2):
         running.check_finished(outcome, None)
-    host = problem.host_weights
-    masses = np.asarray([part.test.size if host is None else host[part.test].sum() for part in done])
+    masses = np.asarray([part.test.size if mass is None else mass[part.test].sum() for part in done])
     found: AlgorithmReliance | Results[AlgorithmReliance]
     if isinstance(finished[0][0], Mapping):
         by_name = {
@@ -187,13 +188,13 @@ class Answer(NamedTuple):
     everywhere: Any
 
 
-def _measure(method: Any) -> Measure:
+def _measure(method: str | Measure) -> Measure:
     if isinstance(method, str) and method in METHODS:
-        return cast(Measure, METHODS[method])
+        return METHODS[method]
     if isinstance(method, str) or not callable(method):
         known = ", ".join(map(repr, METHODS))
         raise ValueError(f"method={shown(method)} is unknown: choose one of {known}, or pass a function")
-    return cast(Measure, method)
+    return method
 
 
 def _target(target: str | None, parts: Sequence[Split], n: int) -> str:
@@ -220,20 +221,28 @@ def importance_of(data: Fold, part: Split) -> Answer:
 
 def _measured(data: Fold, model: Any, rows: Indices) -> Importance | Mapping[str, Importance]:
     options = dict(data.options)
-    if options.get("context") is not None:  # it has a value for each row of X
-        options["context"] = _context_of(options["context"], rows, int(data.y.shape[0]))
-    if hasattr(options.get("sampler"), "for_rows"):  # of given strata
-        options["sampler"] = options["sampler"].for_rows(rows)
+    if isinstance(options.get("given"), Given):
+        options["given"] = _given_of(options["given"], rows, int(data.y.shape[0]))
     if data.weights is not None:
         options["weights"] = splits.take(data.weights, rows)
     found = data.measure(model, splits.take(data.X, rows), splits.take(data.y, rows), **options)
-    answers = list(found.values()) if isinstance(found, Mapping) else [found]
-    if not all(isinstance(one, Importance) for one in answers):
-        raise TypeError(
-            f"method={name_of(data.measure)} returned {type(found).__name__}: it must be an Importance, or a mapping "
-            "of these (for relative_importance: one given set a call)"
-        )
-    return found
+    if isinstance(found, Importance):
+        return found
+    if isinstance(found, Mapping):
+        parts = {str(name): one for name, one in found.items() if isinstance(one, Importance)}
+        if len(parts) == len(found):
+            return parts
+    raise TypeError(
+        f"method={name_of(data.measure)} returned {type(found).__name__}: it must be an Importance, or a mapping "
+        "of these (for relative_importance: one given set a call)"
+    )
+
+
+def _given_of(given: Given, rows: Indices, n: int) -> Given:
+    """What is given of some rows: the context has a value for each row of X, and a sampler may have a stratum."""
+    context = None if given.context is None else _context_of(given.context, rows, n)
+    sampler = given.sampler.for_rows(rows) if hasattr(given.sampler, "for_rows") else given.sampler
+    return dataclasses.replace(given, context=context, sampler=sampler)
 
 
 def _context_of(context: Any, rows: Indices, n: int) -> Any:

@@ -11,16 +11,17 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays, streams
 from reliance._core.arrays import Array
+from reliance._core.checks import check_choice, check_draws
+from reliance._core.progress import Progress, reporting
 from reliance._core.run import Run
-from reliance._core.streams import RandomState
+from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import listed
 from reliance.data.checked_arrays import as_array
 from reliance.data.features import column_names
-from reliance.engine import blocks
-from reliance.engine.inputs import Progress, check_choice, check_draws, prepare
 from reliance.methods.replacement import permutation_importance
 from reliance.models.calling import name_of
 from reliance.refit import running, splits
+from reliance.refit.judged import judged_rows
 from reliance.refit.running import Task
 from reliance.results.importance import Importance
 from reliance.results.null import NullImportance
@@ -119,20 +120,17 @@ def null_importance(
     running.check_workers(run, {"fit": fit, "importance": importance, "options": options})
     if y is None:
         raise ValueError("y is None: an algorithm needs labels to fit")
-    shared = {name: options[name] for name in ("loss", "weights", "keep") if name in options}
-    columns = None if own else names
-    problem = prepare(
-        running.not_fitted, X, y, features, rng=rng, run=run, progress=progress, names=columns, fits=True, **shared
-    )
+    shared = {name: options[name] for name in ("loss", "weights") if name in options}
+    judged = judged_rows(X, y, features, names=None if own else names, **shared)
     X, y = splits.as_rows(X, "X"), as_array(y, "y")
-    key = problem.key
+    key = resolve_key(rng)
     options = {} if own else {**options, "features": features, "names": names, "rng": key}
     data = Null(fit, importance if callable(importance) else None, X, y, options)
     tasks = [Task("on the labels as they are", functools.partial(importances_of, data, None, key), True)]
     tasks += [Task(f"round {r}", functools.partial(importances_of, data, r, key)) for r in range(count)]
-    with blocks.progress(problem, len(tasks), "fits") as advance:
+    with reporting(progress, len(tasks), "fits") as advance:
         outcome = running.run(tasks, run, advance)
-    result = _result(outcome.answers, data, names, problem.n, key)
+    result = _result(outcome.answers, data, names, judged.rows.n, key)
     running.check_finished(outcome, result)
     assert result is not None
     return result

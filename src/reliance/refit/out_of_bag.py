@@ -8,39 +8,36 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays, threads
 from reliance._core.arrays import Array
+from reliance._core.checks import check_draws
+from reliance._core.progress import Progress, reporting
 from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import shown
 from reliance.data.checked_arrays import as_array
 from reliance.data.features import Feature
-from reliance.engine import blocks
-from reliance.engine.executors import Base, Caller
-from reliance.engine.inputs import Problem, Progress, check_draws, prepare
-from reliance.engine.stores import ArrayStore
+from reliance.engine.problems import Problem, prepare
 from reliance.exact.trees import in_order
 from reliance.inference import identified
 from reliance.inference.summary import Summary
 from reliance.losses.functions import Metric, resolve_all
-from reliance.models.calling import Model, name_of
-from reliance.plans import Drawn, Users
+from reliance.models.calling import name_of
+from reliance.refit.bag_engine import Measured, measured
 from reliance.refit.bag_inference import Sums
-from reliance.refit.bag_pairs import Pairs, Uses, find_uses, left_out, make_pairs, padded_columns
-from reliance.refit.bag_trees import Words, check_fitted_on, differences, walk
+from reliance.refit.bag_pairs import left_out, make_pairs
+from reliance.refit.bag_trees import check_fitted_on
 from reliance.refit.bagged import Bag, read_bag
 from reliance.results import importance as results
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results, one_or_all
 
 Floats = NDArray[np.float64]
-_BLOCK_ROWS = 16384
 # Replacements that are looked at together. Most of those of trees change nothing and are never made; sums over rows and
 # features are added once for all of them.
 _MOST_USES = {True: 2**22, False: 2**19}
@@ -48,8 +45,6 @@ _MOST_USES = {True: 2**22, False: 2**19}
 _USE_BYTES = 128
 # Arrays (p, n) that the sums and their changes take.
 _SUMS = 8
-# The engine is told of one feature. Which columns each row borrows, its store knows.
-_ANY = Feature("of any name", ())
 
 
 def out_of_bag_importance(
@@ -134,12 +129,12 @@ def out_of_bag_importance(
                 f"loss={shown(function.name)} is a metric of all rows together, and each tree has out-of-bag rows of "
                 "its own: choose a loss of single rows, such as 'squared_error' or 'zero_one'"
             )
-    problem = prepare(forest, X, y, features, loss, weights, rng, run, progress, names, keep)
+    problem = prepare(forest, X, y, features, loss, weights, rng, run, names, keep)
     count = check_draws(draws)
     bag = read_bag(problem.model, _rows(problem, forest))
     table = _table(bag, problem.flat)
     check_fitted_on(bag, table[:, :-1], None if y is None else as_array(y, "y"))
-    return _measure(problem, bag, table, left_out(bag, problem.n, problem.host_weights), count)
+    return _measure(problem, bag, table, left_out(bag, problem.n, problem.host_weights), count, progress)
 
 
 def _check_host(X: Any, forest: Any) -> None:
@@ -151,7 +146,7 @@ def _check_host(X: Any, forest: Any) -> None:
 
 
 def _rows(problem: Problem, forest: Any) -> NDArray[Any]:
-    numbers = problem.numbers(f"forest={name_of(forest)}")
+    numbers = problem.rows.numbers(f"forest={name_of(forest)}")
     rows: NDArray[Any] = np.reshape(numbers, (problem.n, *problem.store.shape))
     return rows
 
@@ -163,67 +158,8 @@ def _table(bag: Bag, X: NDArray[Any]) -> NDArray[Any]:
     return table
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# In the engine: some members at a time
-
-
-@dataclass(frozen=True)
-class _Borrowers(ArrayStore):
-    """Rows of a table as often as they borrow a feature, each with the number of the member that is asked."""
-
-    pairs: Pairs
-    uses: Uses
-    columns: Indices
-
-    @property
-    def n(self) -> int:
-        return len(self.uses.pair)
-
-    @property
-    def held_bytes(self) -> int:
-        return 100 * self.n
-
-    def repeat(self, block: Array, rows: range, d: int) -> None:
-        own, pair = block[: len(rows), :], self.uses.pair[rows.start : rows.stop]
-        np.take(self.flat, self.pairs.row[pair], axis=0, out=own, mode="clip")
-        own[:, -1] = self.pairs.member[pair]
-
-    def restore(self, block: Array, rows: range, d: int, feature: Feature) -> None:
-        """Nothing is read again: every block is filled for one call."""
-
-    def holds(self, block: Array, rows: range, d: int, feature: Feature | None) -> None:
-        """Nothing is read again."""
-
-    def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
-        place, lender = np.arange(len(rows)), np.asarray(donors)[:, 0]
-        for columns in self.columns:
-            column = columns[self.uses.feature[rows.start : rows.stop]]
-            block[place, column] = self.flat[lender, column]
-
-
-@dataclass(frozen=True, eq=False)
-class _Borrowed(Drawn):
-    """The plan of a list of borrowers, one draw: who lends to each is known. Its donor sums are the borrowers' own."""
-
-    donor: Indices
-    draws: int = 1
-
-    @property
-    def n(self) -> int:
-        return len(self.donor)
-
-    def donors(self, rows: range, columns: range) -> Indices:
-        return self.donor[rows.start : rows.stop, None]
-
-    def users(self, columns: range) -> Users:
-        return Users(np.arange(self.n), None)
-
-    def spread(self, v: Floats) -> Floats:
-        return v
-
-
 def _measure(
-    problem: Problem, bag: Bag, table: NDArray[Any], outside: dict[int, Indices], draws: int
+    problem: Problem, bag: Bag, table: NDArray[Any], outside: dict[int, Indices], draws: int, progress: Progress
 ) -> Importance | Results[Importance]:
     """All features, as many at a time as half of the memory holds the sums of; one result for each loss."""
     counts = [len(rows) for rows in outside.values()]
@@ -233,7 +169,7 @@ def _measure(
     found: list[list[Summary]] = [[] for _ in problem.losses]
     trees: list[list[Floats]] = [[] for _ in problem.losses]
     evaluations, risks = np.zeros(0, dtype=np.int64), [0.0 for _ in problem.losses]
-    with blocks.session(problem), blocks.progress(problem, len(names) * draws * sum(counts)) as advance:
+    with reporting(progress, len(names) * draws * sum(counts)) as advance:
         for start in range(0, len(names), step):
             features = problem.features[start : start + step]
             sums, made, block = _summed(problem, bag, table, outside, draws, features, advance)
@@ -244,7 +180,7 @@ def _measure(
                 risks[index] = float(own.risk)
     per_row = max(round(draws * sum(counts) / problem.n), 2)
     made_results, unknown = {}, identified.constant_unless_unused(problem)
-    identified.warn(unknown, problem.features, stacklevel=4)
+    identified.warn(unknown, problem.features)
     for index, function in enumerate(problem.losses):
         result = results.from_summaries(
             names,
@@ -281,14 +217,14 @@ def _summed(
     sums = [Sums.empty(p, problem.n, len(outside), "rows" in problem.keep) for _ in problem.losses]
     evaluations = np.zeros(p, dtype=np.int64)
 
-    def measured(some: dict[int, Indices]) -> _Measured:
+    def of_some(some: dict[int, Indices]) -> Measured:
         pairs = make_pairs(some, problem.n, problem.key, draws, problem.host_weights, len(outside))
-        return _measured(problem, bag, table, pairs, features)
+        return measured(problem, bag, table, pairs, features)
 
     # Trees answer on several threads; other members may not be made for it. Sums are added in the members' order.
     workers = threads.available() if bag.of_trees else 1
     most = min(_MOST_USES[bag.of_trees], problem.memory // (_USE_BYTES * workers))
-    for found in in_order(measured, _chunks(outside, p * draws, most), workers):
+    for found in in_order(of_some, _chunks(outside, p * draws, most), workers):
         evaluations += np.bincount(found.uses.feature, minlength=p)
         block = max(block, found.block)
         for own, losses, change in zip(sums, found.base_losses, found.changes, strict=True):
@@ -296,34 +232,6 @@ def _summed(
         first += len(found.pairs.members)
         advance(p * found.pairs.donor.size)
     return sums, evaluations, block
-
-
-class _Measured(NamedTuple):
-    """Some members: their pairs and base losses, which replacements can matter, and their changes of each loss."""
-
-    pairs: Pairs
-    base_losses: tuple[Floats, ...]
-    uses: Uses
-    changes: list[Floats]
-    block: tuple[int, int]
-
-
-def _measured(
-    problem: Problem, bag: Bag, table: NDArray[Any], pairs: Pairs, features: tuple[Feature, ...]
-) -> _Measured:
-    # The pairs have their own weights, which the sums take.
-    model = Model(bag.predict, bag.source, block_rows=_BLOCK_ROWS)
-    problem = dataclasses.replace(problem, model=model, weights=None)
-    answers, flips = _answers(bag, table, pairs)
-    base = _base(problem, pairs, answers)
-    uses = find_uses(pairs, flips, table.shape[1] - 1, features)
-    changes, block = [np.zeros(len(uses.pair)) for _ in problem.losses], (0, 0)
-    for at in _runs(bag, uses, len(features)):
-        run = _evaluated(problem, table, pairs, base, uses.at(at), features)
-        block = max(block, run.block)
-        for change, moments in zip(changes, run.moments[_ANY.name], strict=True):
-            change[at] = moments.row_sum
-    return _Measured(pairs, base.host_losses, uses, changes, block)
 
 
 def _chunks(outside: dict[int, Indices], uses: int, most: int) -> Iterator[dict[int, Indices]]:
@@ -335,72 +243,3 @@ def _chunks(outside: dict[int, Indices], uses: int, most: int) -> Iterator[dict[
             some = {}
         some[number] = rows
     yield some
-
-
-def _answers(bag: Bag, table: NDArray[Any], pairs: Pairs) -> tuple[NDArray[Any], Words]:
-    """Of each pair ``(M, ...)`` the member's answer, and ``(M, K, words)`` the columns that can change it."""
-    members = [bag.members[number] for number in pairs.members]
-    if bag.of_trees:
-        leaf, flips = walk(members, table, pairs.tree, pairs.row, pairs.donor)
-        return np.concatenate([m.at_leaf(leaf[at]) for m, (_, at) in zip(members, pairs.each(), strict=True)]), flips
-    answers, words = [], []
-    for member, (_, at) in zip(members, pairs.each(), strict=True):
-        own = table[pairs.row[at]]
-        answers.append(member.answer(bag.rows(own)))
-        lent = (table[donor] for donor in pairs.donor[at].T)
-        words.append(np.stack([differences(member, own[:, :-1], other[:, :-1]) for other in lent], axis=1))
-    return np.concatenate(answers), np.concatenate(words)
-
-
-def _base(problem: Problem, pairs: Pairs, answers: NDArray[Any]) -> Base:
-    """The engine's base pass, for its checks and the losses: the members have answered, it reads by numbers."""
-    numbered = dataclasses.replace(
-        problem,
-        model=Model(lambda block: answers[block[:, 0].astype(np.int64)], problem.model.source),
-        store=ArrayStore(np.arange(len(pairs.row), dtype=np.float64)[:, None], (1,)),
-        targets=tuple(None if target is None else target[pairs.row] for target in problem.targets),
-    )
-    return blocks.base_pass(numbered, Caller(numbered.model), probed=False)
-
-
-def _runs(bag: Bag, uses: Uses, p: int) -> Iterator[Indices | slice]:
-    """Which uses the engine sees together: all of trees, which repeat themselves exactly; otherwise a feature's.
-
-    A model that computes the same row a little differently in another batch must not seem to use a feature, which the
-    engine finds out feature by feature.
-    """
-    if bag.of_trees:
-        if len(uses.pair):
-            yield slice(None)
-        return
-    for feature in range(p):
-        at = np.flatnonzero(uses.feature == feature)
-        if at.size:
-            yield at
-
-
-def _evaluated(
-    problem: Problem,
-    table: NDArray[Any],
-    pairs: Pairs,
-    base: Base,
-    uses: Uses,
-    features: tuple[Feature, ...],
-) -> blocks.Run:
-    """The changes of loss of some uses, by the engine."""
-    if len(uses.pair) == 1:  # it lends among at least two rows
-        run = _evaluated(problem, table, pairs, base, uses.at(np.zeros(2, dtype=np.int64)), features)
-        first = tuple(dataclasses.replace(m, row_sum=m.row_sum[:1]) for m in run.moments[_ANY.name])
-        return blocks.Run({_ANY.name: first}, run.block)
-    own = dataclasses.replace(
-        base,
-        predictions=base.predictions[uses.pair],
-        slack=base.slack[uses.pair],
-        targets=tuple(target[uses.pair] for target in base.targets),
-        losses=tuple(losses[uses.pair] for losses in base.losses),
-    )
-    store = _Borrowers(table, (table.shape[1],), pairs, uses, padded_columns(features))
-    plan = _Borrowed(pairs.donor[uses.pair, uses.draw])
-    problem = dataclasses.replace(problem, store=store)
-    call = Caller(problem.model, blocks.call_rows(problem))
-    return blocks.evaluate(problem, plan, own, call, (_ANY,))

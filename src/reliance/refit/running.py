@@ -229,11 +229,6 @@ def check_fit(fit: Any) -> None:
         )
 
 
-def not_fitted(X: Array) -> Array:
-    """Stands for the models that do not exist while the data are checked."""
-    return X[:, 0]
-
-
 def _is_estimator(fit: Any) -> bool:
     return callable(getattr(fit, "fit", None)) and callable(getattr(fit, "get_params", None))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference, plots
+from reliance._core.checks import warn
 from reliance._core.words import shown
 from reliance.results import export, files
 from reliance.results.base import Result
@@ -119,10 +119,9 @@ class AlgorithmReliance(Result):
         found = self._interval(level)
         skewed = [name for name, g in zip(self.names, self._gamma, strict=True) if abs(g) > _SKEWED]
         if skewed:
-            warnings.warn(
+            warn(
                 f"the losses of {export.listed(skewed)} are very skewed for {self.n} rows: the interval may cover less "
-                "than its level; more rows help, or a loss with lighter tails",
-                stacklevel=2,
+                "than its level; more rows help, or a loss with lighter tails"
             )
         return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference, plots
+from reliance._core.checks import warn
 from reliance._core.words import shown
 from reliance.inference import freedom
 from reliance.inference.summary import Summary
@@ -165,10 +165,9 @@ class Importance(Result):
         if formulation == "population":
             found = self._interval(level)
             if self._skewed():
-                warnings.warn(
+                warn(
                     f"the losses of {export.listed(self._skewed())} are very skewed for {self.n} rows: the population "
-                    "interval may cover less than its level; more rows help, or a loss with lighter tails",
-                    stacklevel=2,
+                    "interval may cover less than its level; more rows help, or a loss with lighter tails"
                 )
             return found
         if formulation == "random-variable":
@@ -243,10 +242,7 @@ class Importance(Result):
         """
         if self.tree_values is None:
             raise ValueError(f"z_scores() are of trees, and {self.method} has none: use out_of_bag_importance")
-        warnings.warn(
-            "z-scores over trees grow with the number of trees and test nothing about the data: use test()",
-            stacklevel=2,
-        )
+        warn("z-scores over trees grow with the number of trees and test nothing about the data: use test()")
         error = np.std(self.tree_values, axis=1, ddof=1) / math.sqrt(self.tree_values.shape[1])
         return np.asarray(np.divide(self.values, error, out=np.zeros_like(error), where=error > 0.0))
 

@@ -7,7 +7,6 @@ be silent unless it is sure: ranks of the residuals, and of their sizes, against
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -18,6 +17,7 @@ from scipy import special
 
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.checks import warn
 from reliance._core.words import listed
 from reliance.samplers.draws import Host
 
@@ -146,9 +146,7 @@ def report(names: Sequence[str], found: Sequence[Misfit | None], remedies: tuple
     wrong[1] = [name for name in wrong[1] if name not in wrong[0]]  # around a wrong mean every spread is one
     for what, bad, remedy in zip(Misfit._fields, wrong, remedies, strict=True):
         if bad:
-            warnings.warn(
+            warn(
                 f"the {what} of what a line leaves of {listed(dict.fromkeys(bad), 2)} depends on the given columns, so "
-                f"the draws are wrong and features of no use may look important. {remedy}",
-                UserWarning,
-                stacklevel=4,
+                f"the draws are wrong and features of no use may look important. {remedy}"
             )

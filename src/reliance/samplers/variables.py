@@ -13,7 +13,7 @@ from reliance._core.arrays import Array
 from reliance._core.words import closest, listed, shown
 from reliance.data import tables
 from reliance.data.checked_arrays import as_array
-from reliance.engine.inputs import Problem
+from reliance.data.rows import Rows
 
 REST = "rest"
 
@@ -69,12 +69,12 @@ def check_order(X: Any, context: Any, fit_on: Any) -> None:
             tables.check_aligned(**{name: rows, label: part})
 
 
-def gather(problem: Problem, context: Any, y: Array | None, moved: bool = False) -> Variables:
+def gather(rows: Rows, context: Any, y: Array | None, moved: bool = False) -> Variables:
     """The variables of the evaluated rows; ``moved``: X was NumPy and went to a torch module, as they do, then."""
-    flat = problem.flat
-    columns: dict[str, tuple[int, ...]] = {name: (j,) for j, name in enumerate(problem.names)}
+    flat = rows.flat
+    columns: dict[str, tuple[int, ...]] = {name: (j,) for j, name in enumerate(rows.names)}
     if context is None:
-        return Variables(arrays.as_floating(flat), int(flat.shape[1]), columns, problem.coded)
+        return Variables(arrays.as_floating(flat), int(flat.shape[1]), columns, rows.coded)
     parts, width = [arrays.as_floating(flat)], int(flat.shape[1])
     for name, values in _checked_context(context, flat, moved).items():
         if name in columns:
@@ -84,7 +84,7 @@ def gather(problem: Problem, context: Any, y: Array | None, moved: bool = False)
         columns[name] = tuple(range(width, width + int(values.shape[1])))
         width += int(values.shape[1])
         parts.append(arrays.namespace(flat).astype(values, parts[0].dtype))
-    return Variables(arrays.namespace(flat).concat(parts, axis=1), int(flat.shape[1]), columns, problem.coded)
+    return Variables(arrays.namespace(flat).concat(parts, axis=1), int(flat.shape[1]), columns, rows.coded)
 
 
 def gather_training(fit_on: Any, evaluated: Variables, X: Array, moved: bool = False) -> Array:

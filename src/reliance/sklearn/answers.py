@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 import numpy as np
 
+from reliance._core.checks import warn
 from reliance._core.words import listed
 
 
@@ -21,10 +21,9 @@ def _answer() -> type:
         def __getitem__(self, key: str) -> Any:
             names = np.asarray(self["names"])[self["skewed"]].tolist() if key == "intervals" else []
             if names:
-                warnings.warn(
+                warn(
                     f"the losses of {listed(names, 3)} are very skewed for so few rows: intervals may cover less than "
-                    "95%; more rows help, or a score with lighter tails",
-                    stacklevel=3,
+                    "95%; more rows help, or a score with lighter tails"
                 )
             return super().__getitem__(key)
 

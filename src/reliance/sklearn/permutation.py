@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from reliance import plans
 from reliance._core.words import short, shown
-from reliance.engine.inputs import prepare
+from reliance.engine.problems import prepare
 from reliance.methods.measuring import measure
 from reliance.models.calling import Model
 from reliance.results.importance import Importance

@@ -1,0 +1,147 @@
+"""Checked data: rows, labels, weights, names and features, whatever they came as. No model is known here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance._core import arrays
+from reliance._core.arrays import Array, Device, Namespace
+from reliance.data import several_inputs, tables
+from reliance.data.checked_arrays import as_array, check_companion, check_finite, check_rows, checked_weights
+from reliance.data.features import Feature, column_names, resolve_features
+from reliance.data.several_inputs import Inputs
+from reliance.data.tables import Table
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows to measure on, checked.
+
+    Attributes
+    ----------
+    flat : array (n, P)
+        Numbers, or codes and row numbers that stand for what is none: see `numbers`.
+    shape : tuple of int
+        Of one row as a model takes it.
+    y : array (n, ...) or None
+    weights : array (n,) or None
+        Of the rows' losses, on the host in float64, the largest about 1.
+    features : tuple of Feature
+        What is measured.
+    names : tuple of str
+        Of the P columns.
+    table : Table or None
+        What the rows came as, if it was a table.
+    inputs : Inputs or None
+        What they came as, if it was several inputs.
+    """
+
+    flat: Array
+    shape: tuple[int, ...]
+    y: Array | None
+    weights: NDArray[np.float64] | None
+    features: tuple[Feature, ...]
+    names: tuple[str, ...]
+    table: Table | None = None
+    inputs: Inputs | None = None
+
+    @property
+    def n(self) -> int:
+        return int(self.flat.shape[0])
+
+    @property
+    def xp(self) -> Namespace:
+        return arrays.namespace(self.flat)
+
+    @property
+    def device(self) -> Device:
+        return arrays.device(self.flat)
+
+    @property
+    def X(self) -> Array:
+        """``(n, *shape)``."""
+        return self.xp.reshape(self.flat, (self.n, *self.shape))
+
+    @property
+    def coded(self) -> tuple[int, ...]:
+        """Columns that only a model can read: codes of text, categories or dates, and row numbers of several inputs."""
+        if self.inputs is not None:
+            return tuple(range(len(self.inputs.pieces)))
+        return () if self.table is None else self.table.coded
+
+    @cached_property
+    def texts(self) -> Mapping[int, tuple[str, ...]]:
+        """The value behind each code of a table's columns, in words."""
+        return {} if self.table is None else {j: self.table.texts(j) for j in self.table.coded}
+
+    def numbers(self, asks: str, columns: Sequence[int] | None = None) -> Array:
+        """``(n, P)``: the rows as numbers to compute with; an error in words if they, or some columns, are none.
+
+        ``asks`` is who needs numbers.
+        """
+        bad = [j for j in self.coded if columns is None or j in columns]
+        if bad:
+            raise TypeError(
+                f"{asks} needs numbers, but {self.names[bad[0]][:80]!r} of X holds text, categories, dates, missing "
+                "entries or one of several inputs: encode it as numbers, pass one array, or leave it out"
+            )
+        return self.flat
+
+    def take(self, ids: NDArray[np.int64]) -> Rows:
+        """Some of the rows."""
+        index = arrays.from_host(ids, self.xp, self.device, arrays.index_dtype(self.xp))
+        return dataclasses.replace(
+            self,
+            flat=self.xp.take(self.flat, index, axis=0),
+            y=None if self.y is None else arrays.namespace(self.y).take(self.y, index, axis=0),
+            weights=None if self.weights is None else self.weights[ids],
+        )
+
+    def head(self, n: int) -> Rows:
+        """The first n rows."""
+        return dataclasses.replace(
+            self,
+            flat=self.flat[:n, :],
+            y=None if self.y is None else self.y[:n, ...],
+            weights=None if self.weights is None else self.weights[:n],
+        )
+
+
+def read(
+    X: object,
+    y: object = None,
+    *,
+    features: object = None,
+    weights: object = None,
+    names: Sequence[str] | None = None,
+) -> Rows:
+    """Rows, labels and weights as the user passes them, checked."""
+    tables.check_aligned(X=X, y=y, weights=weights)
+    table = tables.read(X, "X") if tables.is_table(X) else None
+    if table is not None:
+        X, names = table.array, table.names if names is None else names
+    inputs = several_inputs.read(X, features, names) if several_inputs.is_several(X) else None
+    rows = as_array(X, "X") if inputs is None else inputs.array
+    labels = None if y is None else as_array(y, "y")
+    weighing = None if weights is None else as_array(weights, "weights")
+    check_rows(rows)
+    check_companion(rows, labels, "y")
+    check_companion(rows, weighing, "weights")
+    check_finite(rows, labels)
+    shape = tuple(rows.shape[1:])
+    return Rows(
+        flat=arrays.namespace(rows).reshape(rows, (rows.shape[0], -1)),
+        shape=shape,
+        y=labels,
+        weights=None if weighing is None else checked_weights(weighing),
+        features=resolve_features(features, names, shape) if inputs is None else inputs.features,
+        names=column_names(names if inputs is None else inputs.names, shape),
+        table=table,
+        inputs=inputs,
+    )

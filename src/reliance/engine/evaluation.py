@@ -1,0 +1,157 @@
+"""A model on its rows, opened once in a call: what methods ask to measure a plan."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance._core import arrays
+from reliance._core.arrays import Array
+from reliance._core.progress import Progress, Reporter, reporting
+from reliance._core.streams import Indices
+from reliance.data.features import Feature
+from reliance.engine import blocks
+from reliance.engine.base_pass import base_pass
+from reliance.engine.blocks import Evaluated
+from reliance.engine.executors import Base, Caller
+from reliance.engine.problems import Problem
+from reliance.engine.reductions import Moments
+from reliance.engine.shapes import call_rows
+from reliance.engine.stores import Store
+from reliance.losses.functions import Loss, row_losses
+from reliance.plans import Plan
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """A problem whose model is in its evaluation mode and has predicted the rows as they are.
+
+    Attributes
+    ----------
+    problem : Problem
+    base : Base
+        The base pass.
+    call : Caller
+        Calls the model, and knows with how many rows that works.
+    advance : Reporter
+        Of the rows that are done.
+    """
+
+    problem: Problem
+    base: Base
+    call: Caller
+    advance: Reporter
+
+    @property
+    def key(self) -> int:
+        """Of the random numbers."""
+        return self.problem.key
+
+    def measure(self, plan: Plan, features: tuple[Feature, ...] | None = None) -> Evaluated:
+        """The moments of some features, by default all, under a plan."""
+        chosen = self.problem.features if features is None else features
+        return blocks.evaluate(self.problem, plan, self.base, self.call, chosen, self.advance)
+
+    def moments(self, store: Store, plan: Plan, feature: Feature) -> tuple[Moments, ...]:
+        """Of a feature, replaced as a store and a plan say; for each loss."""
+        replaced = dataclasses.replace(self, problem=dataclasses.replace(self.problem, store=store))
+        return replaced.measure(plan, (feature,)).moments[feature.name]
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Other questions about the same predictions
+
+    def on(self, problem: Problem, base: Base | None = None) -> Evaluation:
+        """Another problem of the same rows within this evaluation, perhaps of another model with the same predictions.
+
+        A model of a route's own is called with the limit of rows that was found so far.
+        """
+        own = self.call if problem.model is self.problem.model else Caller(problem.model, self.call.limit)
+        return dataclasses.replace(self, problem=problem, base=self.base if base is None else base, call=own)
+
+    def with_losses(
+        self, functions: Sequence[Loss], targets: Sequence[Array], memory: int | None = None, behind: bool = False
+    ) -> Evaluation:
+        """Other losses in the place of the problem's, or ``behind`` them; perhaps with less memory."""
+        problem, base = self.problem, self.base
+        values = [row_losses(one, target, base.predictions) for one, target in zip(functions, targets, strict=True)]
+        host = tuple(np.asarray(a, dtype=np.float64) for a in arrays.fetch(values))
+        first = slice(None) if behind else slice(0)
+        return dataclasses.replace(
+            self,
+            problem=dataclasses.replace(
+                problem,
+                losses=(*problem.losses[first], *functions),
+                targets=(*problem.targets[first], *targets),
+                memory=problem.memory if memory is None else memory,
+            ),
+            base=dataclasses.replace(
+                base,
+                targets=(*base.targets[first], *targets),
+                losses=(*base.losses[first], *values),
+                host_losses=(*base.host_losses[first], *host),
+            ),
+        )
+
+    def weighing(self, weights: Floats) -> Evaluation:
+        """The same with other weights of the rows."""
+        problem = self.problem.weighing(weights)
+        return self.on(problem, dataclasses.replace(self.base, weights=problem.weights))
+
+    def without(self, gone: Indices) -> Evaluation:
+        """The same rows, some of which do not count: they have no weight, but may lend."""
+        known = self.problem.host_weights
+        weights = np.ones(self.problem.n) if known is None else known.copy()
+        weights[gone] = 0.0
+        return self.weighing(weights)
+
+    def some_rows(self, ids: Indices) -> Evaluation:
+        """The same on some of the rows."""
+        xp, dev, base = self.problem.xp, self.problem.device, self.base
+        index = arrays.from_host(ids, xp, dev, arrays.index_dtype(xp))
+
+        def take(array: Array) -> Array:
+            return xp.take(array, index, axis=0)
+
+        return self.on(
+            self.problem.some_rows(ids),
+            dataclasses.replace(
+                base,
+                predictions=take(base.predictions),
+                slack=take(base.slack),
+                targets=tuple(take(t) for t in base.targets),
+                losses=tuple(take(v) for v in base.losses),
+                host_losses=tuple(v[ids] for v in base.host_losses),
+                weights=None if base.weights is None else take(base.weights),
+            ),
+        )
+
+    @contextmanager
+    def again(self, progress: Progress = False) -> Iterator[Evaluation]:
+        """Opened once more, with the base pass that is known."""
+        with _session(self.problem), reporting(progress) as advance:
+            yield dataclasses.replace(self, advance=advance)
+
+
+@contextmanager
+def evaluating(problem: Problem, progress: Progress = False, probed: bool = True) -> Iterator[Evaluation]:
+    """The evaluation of a problem, for as long as the model has to be in its evaluation mode.
+
+    ``probed``: some rows are predicted a second time, in another batch, to see what rounding does to them.
+    """
+    with _session(problem), reporting(progress) as advance:
+        call = Caller(problem.model, call_rows(problem))
+        yield Evaluation(problem, base_pass(problem, call, probed), call, advance)
+
+
+@contextmanager
+def _session(problem: Problem) -> Iterator[None]:
+    """The context in which the model is called: its own (evaluation mode, say), no gradients, no floating errors."""
+    with problem.model.session(), arrays.inference_only(problem.xp), arrays.quiet():
+        yield

@@ -1,0 +1,36 @@
+"""The rows that refitted models will be judged on, and by which losses, before there is any model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from reliance.data.rows import Rows, read
+from reliance.engine.problems import check_labels
+from reliance.losses.checks import check_takes_weights
+from reliance.losses.functions import Loss, Metric, resolve_all
+
+
+class Judged(NamedTuple):
+    """Checked rows, and the losses of their labels."""
+
+    rows: Rows
+    losses: tuple[Loss | Metric, ...]
+
+
+def judged_rows(
+    X: object,
+    y: object,
+    features: object = None,
+    loss: object = "squared_error",
+    weights: object = None,
+    names: Sequence[str] | None = None,
+) -> Judged:
+    """Everything that can be said before the first fit."""
+    losses = resolve_all(loss)
+    rows = read(X, y, features=features, weights=weights, names=names)
+    check_labels(losses, rows.y)
+    if rows.weights is not None:
+        for function in losses:
+            check_takes_weights(function, "weights= is given")
+    return Judged(rows, losses)
