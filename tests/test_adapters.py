@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +188,36 @@ def test_bad_onnx(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(TypeError, match="takes NumPy arrays, not a torch"):
         rl.permutation_importance(rl.models.onnx(file), torch.zeros(4, 3), torch.zeros(4))
+
+
+class Scores:
+    """A library's model that is neither callable nor has predict()."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        self.open += 1
+        yield
+        self.open -= 1
+
+    def score(self, rows: np.ndarray) -> np.ndarray:
+        assert self.open == 1, "called outside of its session, or inside of two"
+        return rows[:, 0] - 2 * rows[:, 1]
+
+
+def test_an_adapter_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, X = Scores(), np.random.default_rng(0).normal(size=(30, 3))
+    y = X[:, 0]
+    with pytest.raises(TypeError, match="cannot be called"):
+        rl.model_reliance(model, X, y, compare="difference")
+
+    def scores(model: object, losses: object) -> rl.models.Model | None:
+        return rl.models.Model(model.score, model, session=model.session) if isinstance(model, Scores) else None
+
+    monkeypatch.setattr(rl.models.adapting, "ADAPTERS", [scores, *rl.models.ADAPTERS])
+    found = rl.model_reliance(model, X, y, compare="difference")
+    expected = rl.model_reliance(lambda X: X[:, 0] - 2 * X[:, 1], X, y, compare="difference")
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-12)
+    assert model.open == 0

@@ -20,7 +20,7 @@ from reliance.data.rows import Rows
 from reliance.engine.stores import ArrayStore, Store
 from reliance.losses.checks import check_takes_weights
 from reliance.losses.functions import Loss, Metric, compares_labels, resolve_all
-from reliance.models import calling, several_inputs
+from reliance.models import adapting, calling, several_inputs
 from reliance.models.calling import Model
 from reliance.models.responses import assigned, label_positions
 
@@ -155,12 +155,12 @@ def assembled(
     if rows.inputs is None:
         flat, y, _ = calling.at_home(model, rows.flat, rows.y, None)
         rows = dataclasses.replace(rows, flat=flat, y=y)
-        adapted = calling.on_arrays_of(calling.adapt(model, losses), rows.X)
+        adapted = calling.on_arrays_of(adapting.adapt(model, losses), rows.X)
     else:
         inputs = several_inputs.at_home(rows.inputs, model)
         flat, y = (None if a is None else arrays.beside(a, inputs.array) for a in (rows.flat, rows.y))
         rows = dataclasses.replace(rows, flat=flat, y=y, inputs=inputs)
-        adapted = several_inputs.of_row_numbers(calling.adapt(model, losses), inputs)
+        adapted = several_inputs.of_row_numbers(adapting.adapt(model, losses), inputs)
     if rows.table is not None:
         adapted = calling.on_table(adapted, rows.table)
     if adapted.parts is not None:

@@ -20,7 +20,7 @@ from reliance.engine.executors import Base
 from reliance.engine.problems import Problem, prepare
 from reliance.losses.functions import prediction_shift
 from reliance.methods.held_values import SIGNED_SHIFT, answers, held_values
-from reliance.models import calling
+from reliance.models import adapting
 from reliance.models.calling import name_of
 from reliance.results.impact import Impact
 
@@ -170,7 +170,7 @@ def _with_method(model: Any, method: str) -> Any:
     function = getattr(model, method, None)
     if not callable(function):
         raise TypeError(f"method={shown(method)}: model {name_of(model)} has no such method")
-    return dataclasses.replace(calling.adapt(model, [prediction_shift]), predict=function, method=method)
+    return dataclasses.replace(adapting.adapt(model, [prediction_shift]), predict=function, method=method)
 
 
 def _check_single(base: Base, problem: Problem) -> None:

@@ -27,19 +27,16 @@ from reliance._core.arrays import (
 from reliance._core.words import shown
 from reliance.data import tables
 from reliance.data.tables import Table
-from reliance.losses.functions import Loss, Metric
-from reliance.models import adapters, ensembles, responses, tree_readers
+from reliance.models import ensembles, tree_readers
 from reliance.models.adapters import onnx
 from reliance.models.ensembles import Ensemble
-from reliance.models.modules import evaluation_mode, is_torch_module, watched
 from reliance.models.modules import home as torch_home
+from reliance.models.modules import is_torch_module
 from reliance.models.probes import probe
 from reliance.models.untouched import inherits, plain_torch
 
 __all__ = ["FirstLayer", "Linear", "Model", "onnx"]
 
-# Libraries that check their input and schedule threads at each call want fewer, larger calls than an array function.
-_ESTIMATOR_BLOCK_ROWS = 16384
 # Libraries whose estimators take NumPy arrays, and say so of others in their own ways.
 _ON_THE_HOST = ("catboost", "lightgbm", "xgboost", "sklearn")
 _SKLEARN_METHODS = ("predict", "_decision_function")
@@ -273,32 +270,6 @@ def unchecked(model: Any) -> Iterator[None]:
 
 def name_of(model: object) -> str:
     return getattr(model, "__qualname__", None) or type(model).__name__
-
-
-def adapt(model: object, functions: Sequence[Loss | Metric]) -> Model:
-    """The model behind what the user passed, predicting what the losses need."""
-    if isinstance(model, Model):
-        return model
-    if isinstance(model, type):
-        raise TypeError(f"model={name_of(model)} is a class: pass a fitted instance of it")
-    if adapters.is_keras(model) and not is_torch_module(model):  # on its torch backend it is a torch module
-        return Model(adapters.keras_predict(model), model)
-    if is_torch_module(model):
-        return Model(model, model, session=lambda: evaluation_mode(model))  # type: ignore[arg-type]
-    if type(model).__module__.partition(".")[0] == "xgboost" and hasattr(model, "inplace_predict"):
-        # A raw booster: its predict takes another kind of matrix.
-        return Model(model.inplace_predict, model, None, _ESTIMATOR_BLOCK_ROWS, method="predict")
-    if hasattr(model, "predict") and not callable(model):
-        found = responses.respond(model, functions, name_of(model))
-        return Model(found.predict, model, found.classes, _ESTIMATOR_BLOCK_ROWS, method=found.method, parts=found.parts)
-    if type(model) is Linear:  # one product: nothing that would have to stay in the cache
-        return Model(model, model, block_rows=_ESTIMATOR_BLOCK_ROWS)
-    if callable(model):
-        return Model(model, model, session=lambda: watched(model, name_of(model)))
-    raise TypeError(
-        f"model={shown(model)} cannot be called: pass a function batch -> predictions, a fitted scikit-learn estimator "
-        "or a torch.nn.Module"
-    )
 
 
 def at_home(model: Any, X: Array, y: Array | None, weights: Array | None) -> tuple[Array, Array | None, Array | None]:

@@ -19,7 +19,7 @@ from reliance._core.words import shown
 from reliance.data.features import Feature
 from reliance.engine.problems import Problem, assembled
 from reliance.losses.functions import Loss, resolve_all
-from reliance.models import calling, modules
+from reliance.models import adapting, calling, modules
 from reliance.rashomon import stacked
 from reliance.rashomon.members import Members
 from reliance.rashomon.protocol import ClassData, Member, Range
@@ -207,7 +207,7 @@ class FiniteClass:
 
     def _member(self, k: int, risks: Floats) -> Member:
         model = list(self.named.values())[k]
-        call = model if callable(model) else calling.adapt(model, [self._function]).predict  # type: ignore[attr-defined]
+        call = model if callable(model) else adapting.adapt(model, [self._function]).predict  # type: ignore[attr-defined]
         return Member(call, float(risks[k]))
 
 
