@@ -229,7 +229,7 @@ def test_extreme_weights_on_every_backend(backend, scale):
 
 def test_scaling_leaves_every_digit():
     w = np.random.default_rng(0).random(20)
-    scaled = checked_weights(w, ())
+    scaled = checked_weights(w)
     assert 0.5 <= scaled.max() <= 1.0
     assert np.array_equal(scaled / scaled[0], w / w[0])
 

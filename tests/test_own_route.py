@@ -112,8 +112,8 @@ def test_given_up_in_the_middle_all_its_features_go_to_the_next(page, listed):
                 def evaluations(self, feature):
                     return 7
 
-                def run(self, call, advance):
-                    advance(7)
+                def run(self, evaluation):
+                    evaluation.advance(7)
                     raise exact.Disagreement
 
             return [*super().jobs(features[:1]), Late()]

@@ -297,6 +297,12 @@ GATHERED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "no workers": ({"workers": 0}, "workers"),
         "half a worker": ({"workers": 0.5}, "workers"),
     },
+    "Given": {
+        "unknown sampler": ({"variables": [], "sampler": "normal"}, "sampler"),
+        "no sampler": ({"variables": [], "sampler": 3}, "sampler"),
+        "class of a sampler": ({"variables": [], "sampler": rl.samplers.KNN}, "sampler"),
+        "rows alone to fit on": ({"variables": [], "fit_on": X}, "fit_on"),
+    },
     "Until": {
         "precision 0": ({"precision": 0.0}, "precision"),
         "precision nan": ({"precision": float("nan")}, "precision"),

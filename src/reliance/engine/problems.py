@@ -22,6 +22,7 @@ from reliance.losses.checks import check_takes_weights
 from reliance.losses.functions import Loss, Metric, compares_labels, resolve_all
 from reliance.models import adapting, calling, several_inputs
 from reliance.models.calling import Model
+from reliance.models.default_losses import default_loss
 from reliance.models.responses import assigned, label_positions
 
 CURVES = ("curves", "ice")
@@ -129,7 +130,7 @@ def prepare(
     X: object,
     y: object,
     features: object = None,
-    loss: object = "squared_error",
+    loss: object = None,
     weights: object = None,
     rng: RandomState = None,
     run: Run | None = None,
@@ -138,9 +139,10 @@ def prepare(
     keeps: Sequence[str] = ("rows",),
 ) -> Problem:
     """Check the arguments that all methods share; ``keeps`` is what the method can keep."""
-    losses, settings = resolve_all(loss), without_workers(run)
+    named, settings = None if loss is None else resolve_all(loss), without_workers(run)
     # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
     rows = data.read(X, y, features=features, weights=weights, names=names)
+    losses = (default_loss(model, rows.y),) if named is None else named
     found = assembled(model, rows, losses, key=resolve_key(rng), memory=settings.bytes, block=settings.block)
     return dataclasses.replace(found, several=isinstance(loss, list | tuple), keep=_checked_keep(keep, keeps))
 

@@ -14,6 +14,11 @@ def check(loss: Loss | Metric, y: Array, prediction: Array) -> None:
     """Raise if the loss is not defined for these labels and base predictions. May wait for the device."""
     y = own_columns(loss, y) if loss.target == "prediction" else y
     xp, prediction = namespace(y, prediction), conform(loss, y, prediction)
+    if loss.why and loss.target == "real" and prediction.ndim == y.ndim + 1 and not is_floating(xp, y.dtype):
+        raise ValueError(
+            f"loss is None, y holds labels of dtype {y.dtype} and the model returns {tuple(prediction.shape)}: pass "
+            "loss='cross_entropy' if these are logits (raw scores), loss='log_loss' if they are probabilities"
+        )
     check_shapes(loss, y, prediction)
     labels = _host(y)
     if loss.labels:

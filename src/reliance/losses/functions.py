@@ -52,6 +52,8 @@ class Loss:
         Whether there is one score a row: of the predicted probabilities of two classes, that of the second.
     columns : (start, stop), optional
         Which columns of the predictions are its own, where several methods of a model answer side by side.
+    why : str
+        Why it was taken, if nobody asked for it.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Loss:
     labels: bool = False
     positive: bool = False
     columns: tuple[int, int] | None = None
+    why: str = ""
 
     def __post_init__(self) -> None:
         _check_fields(self, self.rows)
@@ -82,7 +85,7 @@ class Metric:
         Of the same arguments: (n,) pseudo-losses whose (weighted) mean is the value. Population intervals need it.
     name : str, optional
         By default the name of ``value``.
-    target, output, valid, requirement, undefined, labels, positive, columns
+    target, output, valid, requirement, undefined, labels, positive, columns, why
         As in `Loss`.
     by_class : bool
         Whether the influence is centred within each class of y, as AUC's is: the error of such a metric rests on the
@@ -101,6 +104,7 @@ class Metric:
     labels: bool = False
     positive: bool = False
     columns: tuple[int, int] | None = None
+    why: str = ""
     by_class: bool = False
 
     def __post_init__(self) -> None:

@@ -39,7 +39,7 @@ def interaction_importance(
     *,
     between: Sequence[tuple[Any, Any]] | None = None,
     draws: int | str = 20,
-    loss: Any = "squared_error",
+    loss: Any = None,
     route: str = "auto",
     features: Any = None,
     weights: Array | None = None,

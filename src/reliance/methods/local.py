@@ -105,8 +105,7 @@ def local_importance(
     [[4.0, -5.0]]
     """
     contributes = y is None and loss is None
-    fallback = "prediction_shift" if y is None else "squared_error"
-    chosen_loss = fallback if loss is None else loss
+    chosen_loss = "prediction_shift" if contributes else loss
     problem = prepare(model, X, y, features, chosen_loss, None, rng, run, names, (), ())
     _check_loss(problem)
     if not isinstance(center, bool | np.bool_):

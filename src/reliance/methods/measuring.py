@@ -104,6 +104,7 @@ def collect(
             compare=compare,
             method=method,
             loss=function.name,
+            why_loss=function.why,
             plan=plan.label,
             units=plan.units,
             n=plan.n,

@@ -27,7 +27,7 @@ def ablation_importance(
     y: Array | None = None,
     *,
     draws: int | Until = 10,
-    loss: Any = "squared_error",
+    loss: Any = None,
     compare: str = "difference",
     features: Any = None,
     weights: Array | None = None,
@@ -58,7 +58,9 @@ def ablation_importance(
     draws : int or Until
         K, how many times each row is replaced. ``rl.Until(precision=0.01)``, ``rl.Until(top=3)``: as many as that
         takes; ``result.draws_per_row`` and ``result.stopped`` say how many these were, and why no more.
-    loss : str, callable, Metric or a list of these
+    loss : str, callable, Metric or a list of these, optional
+        By default the one that fits the model: log loss of a classifier with probabilities, zero-one of one without,
+        squared error of a regressor or a function of numbers; ``result.why_loss`` says which of these it was.
         ``"squared_error"``, ``"absolute_error"``, ``"log_loss"``, ``"cross_entropy"``, ``"zero_one"``, ``"hinge"``,
         ``"huber"``, ``"pinball"``, ``"poisson_deviance"``, ``"prediction_shift"``, the metrics ``"auc"``, ``"r2"``,
         ``"rmse"``, ``"accuracy"`` (as 1 - AUC, 1 - R2, RMSE, 1 - accuracy), ``loss(y, prediction) -> (m,)``, or a
@@ -120,7 +122,7 @@ def permutation_importance(
     y: Array | None = None,
     *,
     draws: int | Until | Plan = 20,
-    loss: Any = "squared_error",
+    loss: Any = None,
     compare: str = "difference",
     features: Any = None,
     weights: Array | None = None,
@@ -189,7 +191,7 @@ def model_reliance(
     y: Array | None = None,
     *,
     pairs: str | int = "all",
-    loss: Any = "squared_error",
+    loss: Any = None,
     compare: str = "ratio",
     route: str = "auto",
     features: Any = None,

@@ -29,7 +29,7 @@ def compare_splits(
     train: tuple[Array, ...],
     test: tuple[Array, ...],
     pairs: str | int = 20,
-    loss: Any = "squared_error",
+    loss: Any = None,
     compare: str = "ratio",
     route: str = "auto",
     features: Any = None,

@@ -339,6 +339,7 @@ def result_of(
         compare=study.compare,
         method=method,
         loss=function.name,
+        why_loss=function.why,
         plan=f"jackknife, {study.plan.draws} per row" if refitted else drawn.label,
         units=min(problem.n, JACKKNIFE_GROUPS) if refitted else drawn.units,
         n=problem.n,

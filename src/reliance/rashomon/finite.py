@@ -20,6 +20,7 @@ from reliance.data.features import Feature
 from reliance.engine.problems import Problem, assembled
 from reliance.losses.functions import Loss, resolve_all
 from reliance.models import adapting, calling, modules
+from reliance.models.default_losses import default_of_list
 from reliance.rashomon import stacked
 from reliance.rashomon.members import Members
 from reliance.rashomon.protocol import ClassData, Member, Range
@@ -46,8 +47,9 @@ class FiniteClass:
     ----------
     models : list, or mapping from names
         Anything that `reliance.model_reliance` takes, on one device; each model once.
-    loss : str or callable
-        A loss of single rows: a name, or ``loss(y, prediction) -> (m,)``.
+    loss : str or callable, optional
+        A loss of single rows: a name, or ``loss(y, prediction) -> (m,)``. By default log loss if all models are
+        classifiers with probabilities, zero-one if they are classifiers without, and squared error otherwise.
     bootstrap : int, optional
         B samples of the rows, for the distribution of reliance over data and good models (``result.members``). Risks
         are those of each sample, and so is what a ratio divides by. The increase of the risk is linear in how often a
@@ -72,7 +74,7 @@ class FiniteClass:
     """
 
     models: Iterable[Any] | Mapping[str, Any]
-    loss: Any = "squared_error"
+    loss: Any = None
     bootstrap: int | None = None
 
     def __post_init__(self) -> None:
@@ -81,7 +83,7 @@ class FiniteClass:
         count = self.bootstrap
         if count is not None and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
             raise ValueError(f"bootstrap={shown(count)}: pass a number of samples of at least 1, or None")
-        function, *more = resolve_all(self.loss)
+        function, *more = (default_of_list(named.values()),) if self.loss is None else resolve_all(self.loss)
         if more:
             raise ValueError(f"loss={shown(self.loss)} names several: a class is judged by one loss")
         if not isinstance(function, Loss):

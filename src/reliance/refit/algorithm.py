@@ -41,7 +41,7 @@ def algorithm_reliance(
     cv: Any = 5,
     leave: str = "out",
     target: str | None = None,
-    loss: Any = "squared_error",
+    loss: Any = None,
     compare: str = "ratio",
     features: Any = None,
     weights: Array | None = None,
@@ -192,7 +192,8 @@ def _checked(
     measured = measured._replace(weights=weights)
     # As they were given: their index, if they have one, is compared with that of the rows.
     rows, labels, own = (measured.X_test, data.y_test, data.weights) if held_out else (X, data.y, data.weights)
-    judged = judged_rows(rows, labels, features, data.loss, own, names)
+    judged = judged_rows(data.fit, rows, labels, features, data.loss, own, names)
+    measured = measured._replace(loss=list(judged.losses))  # the same for all fits
     if any(loss.target == "prediction" for loss in judged.losses):
         raise ValueError("loss='prediction_shift' compares a model with itself: choose a loss of y and predictions")
     if held_out:

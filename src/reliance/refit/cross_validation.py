@@ -142,7 +142,7 @@ def cross_validated_importance(
     if "given" in options:
         variables.check_order(X, as_given(options["given"]).context, None)
     shared = {name: options[name] for name in ("features", "loss", "names") if name in options}
-    judged, key = judged_rows(X, y, weights=weights, **shared), resolve_key(rng)
+    judged, key = judged_rows(fit, X, y, weights=weights, **shared), resolve_key(rng)
     X, y, weights = splits.as_rows(X, "X"), as_array(y, "y"), None if weights is None else as_array(weights, "weights")
     stratify, mass = splits.are_labels(judged.losses), judged.rows.weights
     parts = splits.resolve_splits(cv, X, y, stratify=stratify, key=key, weights=mass)

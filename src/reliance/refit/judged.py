@@ -9,6 +9,7 @@ from reliance.data.rows import Rows, read
 from reliance.engine.problems import check_labels
 from reliance.losses.checks import check_takes_weights
 from reliance.losses.functions import Loss, Metric, resolve_all
+from reliance.models.default_losses import default_of_fits
 
 
 class Judged(NamedTuple):
@@ -19,16 +20,18 @@ class Judged(NamedTuple):
 
 
 def judged_rows(
+    fit: object,
     X: object,
     y: object,
     features: object = None,
-    loss: object = "squared_error",
+    loss: object = None,
     weights: object = None,
     names: Sequence[str] | None = None,
 ) -> Judged:
     """Everything that can be said before the first fit."""
-    losses = resolve_all(loss)
+    named = None if loss is None else resolve_all(loss)
     rows = read(X, y, features=features, weights=weights, names=names)
+    losses = (default_of_fits(fit, rows.y),) if named is None else named
     check_labels(losses, rows.y)
     if rows.weights is not None:
         for function in losses:

@@ -121,7 +121,7 @@ def null_importance(
     if y is None:
         raise ValueError("y is None: an algorithm needs labels to fit")
     shared = {name: options[name] for name in ("loss", "weights") if name in options}
-    judged = judged_rows(X, y, features, names=None if own else names, **shared)
+    judged = judged_rows(fit, X, y, features, names=None if own else names, **shared)
     X, y = splits.as_rows(X, "X"), as_array(y, "y")
     key = resolve_key(rng)
     options = {} if own else {**options, "features": features, "names": names, "rng": key}

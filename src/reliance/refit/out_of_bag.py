@@ -28,6 +28,7 @@ from reliance.inference import identified
 from reliance.inference.summary import Summary
 from reliance.losses.functions import Metric, resolve_all
 from reliance.models.calling import name_of
+from reliance.models.default_losses import default_of_trees
 from reliance.refit.bag_engine import Measured, measured
 from reliance.refit.bag_inference import Sums
 from reliance.refit.bag_pairs import left_out, make_pairs
@@ -53,7 +54,7 @@ def out_of_bag_importance(
     y: Array | None = None,
     *,
     draws: int = 1,
-    loss: Any = "squared_error",
+    loss: Any = None,
     features: Any = None,
     weights: Array | None = None,
     rng: RandomState = None,
@@ -83,9 +84,10 @@ def out_of_bag_importance(
         tell: by the number of rows and features, by the counts in their leaves and the means at their roots.
     draws : int
         K, how often a feature is shifted in each tree. The trees already average over many donors: 1 is usual.
-    loss : str, callable, Loss or a list of these
-        A loss of single rows, as in `ablation_importance`, of each tree's own prediction; for classifiers "zero_one"
-        (of the tree's label) or "log_loss" (of its shares of classes, which are often 0 and 1: then it is clipped).
+    loss : str, callable, Loss or a list of these, optional
+        A loss of single rows, as in `ablation_importance`, of each tree's own prediction. By default "zero_one" (of the
+        tree's label) for classifiers, as Breiman has it, and "squared_error" for regressors. "log_loss" is of the
+        tree's shares of classes, which are often 0 and 1: then it is clipped.
     features, weights, rng, run, progress, names, keep
         As in `ablation_importance`. Weights are those of the rows within each tree; trees count equally.
 
@@ -123,6 +125,7 @@ def out_of_bag_importance(
     ['x0', 'x1', 'x2']
     """
     _check_host(X, forest)
+    loss = default_of_trees(forest, None if y is None else as_array(y, "y")) if loss is None else loss
     for function in resolve_all(loss):
         if isinstance(function, Metric):
             raise ValueError(
@@ -189,6 +192,7 @@ def _measure(
             compare="difference",
             method="out_of_bag_importance",
             loss=function.name,
+            why_loss=function.why,
             plan=f"out-of-bag, {per_row} per row",
             units=problem.n,
             n=problem.n,

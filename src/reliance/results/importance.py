@@ -39,7 +39,7 @@ _KEPT = {
     "routes": files.names("p"),
     "block": files.Kept("sizes", optional=True),
     "key": files.Kept("key"),
-    **{name: files.text() for name in ("method", "loss", "plan", "stopped")},
+    **{name: files.text() for name in ("method", "loss", "plan", "stopped", "why_loss")},
     "draws_per_row": files.Kept("count"),
     **{name: files.floats("p") for name in _ERRORS},
     "curves": files.records("Curve", optional=True),
@@ -84,6 +84,8 @@ class Importance(Result):
         Shape of a block, and the key of the random numbers.
     method, loss, plan : str
         How it was measured; ``plan`` in words, such as "all pairs" or "shifts, 20 per row".
+    why_loss : str
+        Why this loss was taken, if the call named none: "the default for a regressor", for instance.
     skewness : array (p,)
         gamma, the skewness of the estimate: that of the influence values over the square root of their number.
     monte_carlo_share : array (p,)
@@ -128,6 +130,7 @@ class Importance(Result):
     row_error: Floats
     curves: dict[str, Curve] | None = None
     stopped: str = ""
+    why_loss: str = ""
     tree_values: Floats | None = None
     unit_values: Floats | None = None
     degrees_of_freedom: Floats = dataclasses.field(default_factory=lambda: np.full(1, math.nan))
@@ -311,7 +314,8 @@ class Importance(Result):
             return bounds, np.full(len(self.names), math.nan)
 
     def _table(self) -> export.Table:
-        what = f"{self.method}: {self.compare} of {export.short(self.loss)}"
+        why = f" ({self.why_loss})" if self.why_loss else ""
+        what = f"{self.method}: {self.compare} of {export.short(self.loss)}{why}"
         title = f"{what}, n = {self.n}, {self.plan}, base risk {self.base_risk:.4g}"
         bounds, p = self._uncertainty()
         columns = {"value": self.values, "lower 95%": bounds[:, 0], "upper 95%": bounds[:, 1], "p (Holm)": p}
@@ -331,6 +335,7 @@ def from_summaries(
     compare: str,
     method: str,
     loss: str,
+    why_loss: str = "",
     plan: str,
     units: int,
     n: int,
@@ -360,6 +365,7 @@ def from_summaries(
         key=key,
         method=method,
         loss=loss,
+        why_loss=why_loss,
         plan=plan,
         units=units,
         unit_values=_stacked([s.unit_values for s in summaries]) if keep_rows else None,

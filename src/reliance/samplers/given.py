@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from reliance.samplers.draws import Sampler
+from reliance.samplers.residual import resolve
 
 Variables: TypeAlias = Sequence[str | int] | str
 
@@ -34,9 +35,9 @@ class Given:
     >>> import numpy as np, reliance as rl
     >>> rng = np.random.default_rng(0)
     >>> season = rng.normal(size=300)
-    >>> sales = season + 0.1 * rng.normal(size=300)
+    >>> sales, y = (season + 0.1 * rng.normal(size=300) for _ in range(2))
     >>> given = rl.Given(["season"], context={"season": season})
-    >>> result = rl.relative_importance(lambda X: X[:, 0], sales[:, None], season, given=given, rng=0)
+    >>> result = rl.relative_importance(lambda X: X[:, 0], sales[:, None], y, given=given, rng=0)
     >>> bool(result.values[0] < 0.1)  # once the season is known, sales add nothing
     True
     """
@@ -44,7 +45,14 @@ class Given:
     variables: Variables | Mapping[str, Variables]
     context: object = None
     sampler: str | Sampler = "gaussian"
-    fit_on: object = None
+    fit_on: Sequence[object] | None = None
+
+    def __post_init__(self) -> None:
+        resolve(self.sampler)
+        if self.fit_on is not None and (not isinstance(self.fit_on, tuple | list) or len(self.fit_on) != 2):
+            raise TypeError(
+                f"fit_on is a {type(self.fit_on).__name__}: pass (X_train, context_train), the second may be None"
+            )
 
 
 def as_given(given: object) -> Given:

@@ -87,10 +87,8 @@ def gather(rows: Rows, context: Any, y: Array | None, moved: bool = False) -> Va
     return Variables(arrays.namespace(flat).concat(parts, axis=1), int(flat.shape[1]), columns, rows.coded)
 
 
-def gather_training(fit_on: Any, evaluated: Variables, X: Array, moved: bool = False) -> Array:
+def gather_training(fit_on: Sequence[Any], evaluated: Variables, X: Array, moved: bool = False) -> Array:
     """``(m, P + C)``: the rows that samplers are fitted on, if not the evaluated ones."""
-    if not isinstance(fit_on, tuple | list) or len(fit_on) != 2:
-        raise TypeError(f"fit_on is a {type(fit_on).__name__}: pass (X_train, context_train), the second may be None")
     rows, context = fit_on
     if tables.is_table(rows):
         rows = _same_columns(tables.numeric_columns(rows, "fit_on[0]"), evaluated)
