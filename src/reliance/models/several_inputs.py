@@ -9,36 +9,38 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.arrays import (
-    Array,
     describe,
     device,
     from_host,
     index_dtype,
     is_array,
-    is_floating,
     itemsize,
     namespace,
     to_host,
 )
+from reliance._core.kinds import Array
 from reliance._core.words import listed, shown
 from reliance.data.features import Feature
 from reliance.data.kinds import check_kind
 from reliance.models import calling, modules
 from reliance.models.calling import Model
 
+# Of an input: a key of the mapping, or its position.
+Name: TypeAlias = Hashable
+
 # Bytes of inputs that are put together for one call on a CPU.
 _CALL_BYTES = 2**25
 
 
-def is_several(X: Any) -> bool:
+def is_several(X: object) -> bool:
     """Whether X is a tuple or a mapping of arrays, rather than one array."""
     parts = list(X.values()) if isinstance(X, Mapping) else X if isinstance(X, tuple) else []
     return len(parts) > 0 and all(is_array(part) and getattr(part, "ndim", 0) > 0 for part in parts)
@@ -59,9 +61,9 @@ class Inputs:
         Whose columns are pieces.
     """
 
-    parts: dict[Any, Array]
+    parts: dict[Name, Array]
     named: bool
-    pieces: tuple[tuple[Any, NDArray[np.bool_] | None], ...]
+    pieces: tuple[tuple[Name, NDArray[np.bool_] | None], ...]
     features: tuple[Feature, ...]
 
     @property
@@ -77,7 +79,7 @@ class Inputs:
         """Of the pieces."""
         return tuple(f"{name}, piece {k}" for k, (name, _) in enumerate(self.pieces))
 
-    def at_home(self, model: Any) -> Inputs:
+    def at_home(self, model: object) -> Inputs:
         """Inputs of NumPy go to the device of a torch module, floating ones in its dtype; others stay."""
         if not modules.is_torch_module(model):
             return self
@@ -93,16 +95,18 @@ class Inputs:
                 raise ValueError(
                     f"X[{shown(name)}] is on {device(part)} but the model's parameters are on {dev}: move one of them"
                 )
-            moved[name] = part.to(dtype) if dtype is not None and is_floating(xp, part.dtype) else part
+            moved[name] = modules.in_dtype(part, dtype)
         return dataclasses.replace(self, parts=moved)
 
     def model(self, model: Model) -> Model:
         """The model as a function of row numbers."""
-        predict, put_together = model.predict, self._assembler()
+        # What the user passed takes several inputs; names that are no text are its own error.
+        predict: Callable[..., Array] = model.predict
+        put_together = self._assembler()
 
         def of_rows(block: Array) -> Array:
-            inputs = put_together(block)
-            return predict(**inputs) if self.named else predict(*inputs.values())  # type: ignore[call-arg]
+            inputs: dict[str, Array] = put_together(block)  # type: ignore[assignment]
+            return predict(**inputs) if self.named else predict(*inputs.values())
 
         of_rows.__qualname__ = calling.name_of(model.source)
         width = sum(math.prod(part.shape[1:]) * itemsize(part) for part in self.parts.values())
@@ -110,24 +114,24 @@ class Inputs:
         # Another source: what a library knows of its own model is not true of row numbers.
         return Model(of_rows, of_rows, model.classes, rows, model.session, parts=model.parts)
 
-    def _assembler(self) -> Callable[[Array], dict[Any, Array]]:
+    def _assembler(self) -> Callable[[Array], dict[Name, Array]]:
         first = next(iter(self.parts.values()))
         xp, dev = namespace(first), device(first)
         masks = [None if mask is None else from_host(mask, xp, dev) for _, mask in self.pieces]
 
-        def put_together(block: Array) -> dict[Any, Array]:
-            made: dict[Any, Array] = {}
+        def put_together(block: Array) -> dict[Name, Array]:
+            made: dict[Name, Array] = {}
             for column, ((name, _), mask) in enumerate(zip(self.pieces, masks, strict=True)):
                 taken = xp.take(self.parts[name], block[:, column], axis=0)
-                made[name] = taken if name not in made else xp.where(mask, taken, made[name])
+                made[name] = taken if mask is None or name not in made else xp.where(mask, taken, made[name])
             return made
 
         return put_together
 
 
-def read(X: Any, features: Any, names: Sequence[str] | None) -> Inputs:
+def read(X: Mapping[Name, Array] | tuple[Array, ...], features: object, names: Sequence[str] | None) -> Inputs:
     """Inputs and features, checked."""
-    parts = dict(X) if isinstance(X, Mapping) else dict(enumerate(X))
+    parts: dict[Name, Array] = dict(X) if isinstance(X, Mapping) else dict(enumerate(X))
     if names is not None:
         raise ValueError("names= is for columns of one array: X is several inputs; name features as {'name': input}")
     first_name, first = next(iter(parts.items()))
@@ -144,7 +148,7 @@ def read(X: Any, features: Any, names: Sequence[str] | None) -> Inputs:
                 "agree"
             )
     chosen = _masks(_by_name(features, parts), parts)
-    pieces: list[tuple[Any, NDArray[np.bool_] | None]] = []
+    pieces: list[tuple[Name, NDArray[np.bool_] | None]] = []
     columns: dict[str, list[int]] = {feature: [] for feature in chosen}
     for name, part in parts.items():
         here = {feature: masks[name] for feature, masks in chosen.items() if name in masks}
@@ -156,7 +160,7 @@ def read(X: Any, features: Any, names: Sequence[str] | None) -> Inputs:
     return Inputs(parts, isinstance(X, Mapping), tuple(pieces), found)
 
 
-def _by_name(features: Any, parts: dict[Any, Array]) -> dict[str, list[Any]]:
+def _by_name(features: object, parts: dict[Name, Array]) -> dict[str, list[object]]:
     """For each feature what it is made of: inputs, or (input, part of it)."""
     if features is None:
         return _distinct((_label(name), [name]) for name in parts)
@@ -172,8 +176,8 @@ def _by_name(features: Any, parts: dict[Any, Array]) -> dict[str, list[Any]]:
     return _distinct((_label(name), [name]) for name in features)
 
 
-def _distinct(named: Iterable[tuple[str, list[Any]]]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+def _distinct(named: Iterable[tuple[str, list[object]]]) -> dict[str, list[object]]:
+    found: dict[str, list[object]] = {}
     for name, members in named:
         if name in found:
             raise ValueError(f"features: two are called {name[:80]!r}: name each once, as in {{'name': input}}")
@@ -181,25 +185,25 @@ def _distinct(named: Iterable[tuple[str, list[Any]]]) -> dict[str, list[Any]]:
     return found
 
 
-def _label(name: Any) -> str:
+def _label(name: object) -> str:
     return name if isinstance(name, str) else f"input {name}"
 
 
-def _masks(wanted: dict[str, list[Any]], parts: dict[Any, Array]) -> dict[str, dict[Any, NDArray[np.bool_]]]:
+def _masks(wanted: dict[str, list[object]], parts: dict[Name, Array]) -> dict[str, dict[Name, NDArray[np.bool_]]]:
     """For each feature and each input that it touches, which entries of a row belong to it."""
-    found: dict[str, dict[Any, NDArray[np.bool_]]] = {}
+    found: dict[str, dict[Name, NDArray[np.bool_]]] = {}
     for feature, members in wanted.items():
         found[feature] = {}
         for member in members:
             name, where = member if isinstance(member, tuple) and len(member) == 2 else (member, None)
-            if isinstance(name, bool) or name not in parts:
+            if not isinstance(name, Hashable) or isinstance(name, bool) or name not in parts:
                 raise ValueError(f"features: {shown(feature)} names the input {shown(name)}, but X has {listed(parts)}")
             mask = _mask(where, tuple(parts[name].shape[1:]), f"features: {feature!r}, input {name!r}")
             found[feature][name] = found[feature].get(name, np.zeros_like(mask)) | mask
     return found
 
 
-def _mask(where: Any, shape: tuple[int, ...], what: str) -> NDArray[np.bool_]:
+def _mask(where: object, shape: tuple[int, ...], what: str) -> NDArray[np.bool_]:
     mask = np.zeros(shape, dtype=bool)
     if where is None:
         return ~mask

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array
 from reliance.data.features import Feature
 
 
@@ -31,7 +31,7 @@ class ClassData:
     y: Array
     key: int
     memory: int
-    pieces: Any = None
+    pieces: object = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class ModelClass(Protocol):
         """The model of least risk, or the best that was found."""
         ...
 
-    def contains(self, data: ClassData, model: Any) -> Member:
+    def contains(self, data: ClassData, model: object) -> Member:
         """The member that a user's reference model is; an error that says why if it is outside the class."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,7 @@ def contrast(without: Floats, given: Floats, at: Measured, compare: str) -> Cont
             "compare='difference'"
         )
     nothing = np.zeros_like(change)
-    h = variance.kernel(change, nothing, np.sum((w * change) ** 2), w, unit, nothing, 1)
+    h = variance.kernel(change, nothing, np.asarray(np.sum((w * change) ** 2)), w, unit, nothing, 1)
     size, m = np.bincount(at.split), at.distinct
     psi = np.bincount(at.place, h.rows) * (m / change.size)  # a row that several splits test is one row
     spread = np.var(psi, ddof=1) / m
@@ -80,6 +80,15 @@ def contrast(without: Floats, given: Floats, at: Measured, compare: str) -> Cont
     )
 
 
+class Described(TypedDict):
+    """What a result says of itself."""
+
+    target: str
+    refits: int
+    method: str
+    loss: str
+
+
 def result_of(
     names: Sequence[str],
     reference: Floats,
@@ -89,7 +98,7 @@ def result_of(
     compare: str,
     leave: str,
     per_row: bool,
-    **fields: Any,
+    **fields: Unpack[Described],
 ) -> AlgorithmReliance:
     """The result of p features: losses (N,) of the reference, and of each feature's refits."""
     pairs = [(one, reference) if leave == "out" else (reference, one) for one in refitted]
