@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.kinds import Array, Operand
-from reliance.losses.functions import Loss, Metric
+from reliance.losses.functions import LossLike as LossLike
 
 
 class Predicts(Protocol):
@@ -29,9 +29,6 @@ class TableLike(Protocol):
 
 # A function batch -> predictions, a module of torch, Flax or Keras, or an estimator.
 ModelLike: TypeAlias = Callable[..., Operand] | Predicts
-
-# The name of a loss, or a function (y, prediction) -> one loss a row.
-LossLike: TypeAlias = str | Loss | Metric | Callable[..., Operand]
 
 # Rows: an array or a table.
 Rows: TypeAlias = Array | TableLike

@@ -9,10 +9,11 @@ wrap when they are subtracted, nor half precision lose what they differ by.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Real
+from typing import TypeAlias
 
 import numpy as np
 
@@ -178,10 +179,13 @@ accuracy = Metric(formulas.MeanOf(formulas.inaccuracy), formulas.inaccuracy, nam
 
 _NUMBERS = (squared_error, absolute_error, huber(), pinball(), poisson_deviance, prediction_shift)
 _LABELS = (log_loss, cross_entropy, zero_one, hinge)
+# A name, a function (y, prediction) -> one loss a row, or one of the two above.
+LossLike: TypeAlias = str | Loss | Metric | Callable[..., Operand]
+
 _KNOWN: dict[str, Loss | Metric] = {loss.name: loss for loss in (*_NUMBERS, *_LABELS, auc, r2, rmse, accuracy)}
 
 
-def resolve(loss: object) -> Loss | Metric:
+def resolve(loss: LossLike) -> Loss | Metric:
     """The loss that a name, a function ``(y, prediction) -> per-row losses``, a `Loss` or a `Metric` stands for."""
     if isinstance(loss, Loss | Metric):
         return loss
@@ -208,7 +212,7 @@ _OURS = {
 }
 
 
-def _check_order(loss: object) -> None:
+def _check_order(loss: Callable[..., Operand]) -> None:
     """A loss of torch or optax takes the prediction first, and torch's give one number for all rows by default."""
     function, given = (loss.func, loss.keywords) if isinstance(loss, partial) else (loss, getattr(loss, "__dict__", {}))
     home = str(function.__module__ if hasattr(function, "__name__") else type(function).__module__)
@@ -226,7 +230,7 @@ def _check_order(loss: object) -> None:
     )
 
 
-def resolve_all(loss: object) -> tuple[Loss | Metric, ...]:
+def resolve_all(loss: LossLike | Sequence[LossLike]) -> tuple[Loss | Metric, ...]:
     """`resolve` of one loss, or of each in a list or tuple."""
     found = tuple(resolve(one) for one in (loss if isinstance(loss, list | tuple) else (loss,)))
     if not found:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import TypeGuard
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from reliance._core.arrays import describe, is_array
 from reliance._core.kinds import Array, HostArray
 from reliance._core.words import listed, shown
 from reliance.models.libraries import KerasModel
+
+# Names of what onnxruntime runs on, in order of preference, each perhaps with options.
+Providers: TypeAlias = str | Sequence[str | tuple[str, Mapping[str, object]]]
 
 # The types of ONNX that arrays can have, and NumPy's names for them.
 _TYPES = {
@@ -50,7 +53,7 @@ def keras_predict(model: KerasModel) -> Callable[[Array], Array]:
 class OnnxModel:
     """A model in a file of ONNX, run by onnxruntime: see `reliance.models.onnx`."""
 
-    def __init__(self, path: str | os.PathLike[str], output: str | int, providers: str | Sequence[object]) -> None:
+    def __init__(self, path: str | os.PathLike[str], output: str | int, providers: Providers) -> None:
         try:
             import onnxruntime
         except ImportError as error:
@@ -114,7 +117,7 @@ class OnnxModel:
 
 
 def onnx(
-    path: str | os.PathLike[str], *, output: str | int = 0, providers: str | Sequence[object] = "CPUExecutionProvider"
+    path: str | os.PathLike[str], *, output: str | int = 0, providers: Providers = "CPUExecutionProvider"
 ) -> OnnxModel:
     """A model from a file of ONNX, called on NumPy arrays (`onnxruntime`).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, overload
+from typing import Protocol, TypedDict, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,6 +176,26 @@ class XgboostBooster(Protocol):
     def save_raw(self, form: str, /) -> bytearray: ...
     def attr(self, name: str, /) -> str | None: ...
     def inplace_predict(self, X: Array, /) -> Array: ...
+
+
+class _TreeParam(TypedDict):
+    size_leaf_vector: str
+
+
+class XgboostTree(TypedDict):
+    """One tree in the text of a booster."""
+
+    left_children: list[int]
+    right_children: list[int]
+    split_conditions: list[float]
+    split_indices: list[int]
+    split_type: list[int]
+    default_left: list[int]
+    categories: list[int]
+    categories_nodes: list[int]
+    categories_segments: list[int]
+    categories_sizes: list[int]
+    tree_param: _TreeParam
 
 
 class XgboostEstimator(Protocol):

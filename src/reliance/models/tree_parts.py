@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from reliance._core.kinds import HostArray
 from reliance.models.ensembles import Bools, Categories, Ensemble, Finish, Floats, Ints, Link, Output
@@ -27,7 +28,7 @@ class TreeNodes(NamedTuple):
 
 def joined(
     trees: Sequence[TreeNodes],
-    offset: object,
+    offset: ArrayLike,
     finish: Finish | None,
     n_features: int,
     compared_in: _Float,
@@ -74,7 +75,7 @@ def in_column(values: HostArray, column: int, columns: int) -> Floats:
     return table
 
 
-def set_bits(words: object) -> Floats:
+def set_bits(words: NDArray[np.uint32]) -> Floats:
     """The numbers of the bits that are set in a sequence of 32-bit words."""
     words = np.asarray(words, dtype=np.uint32)
     return np.flatnonzero((words[:, None] >> np.arange(32, dtype=np.uint32)) & 1).astype(np.float64)

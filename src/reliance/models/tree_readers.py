@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeGuard
 
 import numpy as np
 from scipy.special import logit
 
-from reliance._core.kinds import HostArray, Operand
+from reliance._core.kinds import HostArray
 from reliance.models.ensembles import Categories, Ensemble, Finish, Floats, Link
 from reliance.models.libraries import (
     Boosting,
@@ -27,6 +27,7 @@ from reliance.models.libraries import (
     TreeEstimator,
     XgboostBooster,
     XgboostEstimator,
+    XgboostTree,
 )
 from reliance.models.tree_parts import Cut, TreeNodes, classification, in_column, joined, regression, set_bits
 from reliance.models.untouched import inherits
@@ -317,7 +318,7 @@ def _read_xgboost(model: object, method: str) -> Ensemble | None:
     return joined(trees, base, finish, int(shape["num_feature"]), "float32", "float32")
 
 
-def _xgboost_tree(tree: Mapping[str, Operand], column: int, columns: int, weight: np.float32) -> TreeNodes:
+def _xgboost_tree(tree: XgboostTree, column: int, columns: int, weight: np.float32) -> TreeNodes:
     left, right = np.asarray(tree["left_children"]), np.asarray(tree["right_children"])
     condition = np.asarray(tree["split_conditions"], dtype=np.float32)
     feature = np.where(left >= 0, np.asarray(tree["split_indices"]), -1)

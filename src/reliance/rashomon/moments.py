@@ -139,6 +139,9 @@ def _products(data: ClassData, centre: Floats) -> tuple[Floats, Floats]:
         inner = _plus(inner, xp.matrix_transpose(x) @ x)
         beside = _plus(beside, xp.matrix_transpose(x) @ pair)
         label = _plus(label, xp.matrix_transpose(pair) @ pair)
+    assert inner is not None
+    assert beside is not None
+    assert label is not None
     n, (cross, sums), own = int(data.X.shape[0]), arrays.to_host(beside).T, arrays.to_host(label)
     away = np.append(sums, own[0, 1]) / n
     products = np.block([[arrays.to_host(inner), cross[:, None]], [cross, own[0, 0]]]) / n
@@ -151,11 +154,12 @@ def _plus(total: Array | None, more: Array) -> Array:
 
 def _triangle(data: ClassData, mean: Floats) -> Floats:
     """R of the QR decomposition of the centred rows, one chunk below the other."""
-    upper = None
+    upper: Array | None = None
     for x, y in _chunks(data, mean):
         xp = arrays.namespace(x)
         part = xp.concat([x, y[:, None]], axis=1)
         upper = xp.linalg.qr(part if upper is None else xp.concat([upper, part]))[1]
+    assert upper is not None
     found = arrays.to_host(upper) / np.sqrt(int(data.X.shape[0]))
     return np.asarray(np.pad(found, ((0, len(mean) - len(found)), (0, 0))))
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference
+from reliance._core import arrays
 from reliance._core.streams import Indices
 from reliance.inference import variance
 from reliance.refit.splits import Split
@@ -65,8 +66,8 @@ def contrast(without: Floats, given: Floats, at: Measured, compare: str) -> Cont
         )
     nothing = np.zeros_like(change)
     h = variance.kernel(change, nothing, np.asarray(np.sum((w * change) ** 2)), w, unit, nothing, 1)
-    size, m = np.bincount(at.split), at.distinct
-    psi = np.bincount(at.place, h.rows) * (m / change.size)  # a row that several splits test is one row
+    rows, size, m = arrays.to_host(h.rows), np.bincount(at.split), at.distinct
+    psi = np.bincount(at.place, rows) * (m / change.size)  # a row that several splits test is one row
     spread = np.var(psi, ddof=1) / m
     own = np.bincount(at.split, unit)
     own = np.where(own > 0.0, own, math.nan)  # a split's own risk may be 0, or below
@@ -74,7 +75,7 @@ def contrast(without: Floats, given: Floats, at: Measured, compare: str) -> Cont
     return Contrast(
         value=null + float(h.excess),
         folds=folds,
-        deviations=np.bincount(at.split, h.rows) / size,
+        deviations=np.bincount(at.split, rows) / size,
         models_error=math.sqrt(spread),
         models_skewness=float(variance.skewness(psi, np.asarray(spread))),
     )

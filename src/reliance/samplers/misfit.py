@@ -19,7 +19,7 @@ from scipy import special
 from reliance._core import arrays
 from reliance._core.kinds import Array, HostArray
 from reliance._core.words import listed
-from reliance.samplers.draws import Host
+from reliance.samplers.draws import FittedSampler, Host
 
 LEVEL = 1e-3  # of a call: how often one with a right sampler is warned about
 _ROWS = 2048  # that are looked at
@@ -50,7 +50,7 @@ class Check:
         m = int(self.matrix.shape[0])
         return np.linspace(0, m - 1, min(m, _ROWS)).astype(np.int64)
 
-    def __call__(self, fitted: object, target: tuple[int, ...], given: tuple[int, ...]) -> Misfit | None:
+    def __call__(self, fitted: FittedSampler, target: tuple[int, ...], given: tuple[int, ...]) -> Misfit | None:
         """Of a fitted sampler with a linear mean; None for others, and where there is nothing to be seen."""
         left = getattr(fitted, "linear_residual", lambda rows: None)(self.rows)
         if left is None or len(self.rows) - len(given) - 2 < _LEAST_FREEDOM:
