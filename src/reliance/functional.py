@@ -7,13 +7,15 @@ whatever parameters ``model`` closes over. The model is called as it is: switch 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from reliance._core import arrays
-from reliance._core.arrays import Array, device, namespace
+from reliance._core.arrays import device, namespace
+from reliance._core.kinds import Array, HostArray
 from reliance._core.words import shown
+from reliance.data.passed import LossLike
 from reliance.engine import kernels
 from reliance.engine.kernels import Predict
 from reliance.inference.variance import hull, skewness
@@ -44,7 +46,7 @@ class PairMoments(NamedTuple):
     variance: Array
 
 
-def base_risk(model: Predict, X: Array, y: Array, *, loss: Any = "squared_error") -> Array:
+def base_risk(model: Predict, X: Array, y: Array, *, loss: LossLike = "squared_error") -> Array:
     """Mean loss of the model on the rows as they are.
 
     Parameters
@@ -72,7 +74,7 @@ def base_risk(model: Predict, X: Array, y: Array, *, loss: Any = "squared_error"
 
 
 def switched_losses(
-    model: Predict, X: Array, y: Array, columns: Columns, values: Array, *, loss: Any = "squared_error"
+    model: Predict, X: Array, y: Array, columns: Columns, values: Array, *, loss: LossLike = "squared_error"
 ) -> Array:
     """Losses of each row with given values written into some columns.
 
@@ -110,7 +112,13 @@ def switched_losses(
 
 
 def shifted_risk(
-    model: Predict, X: Array, y: Array, columns: Columns, shifts: Any, *, loss: Any = "squared_error"
+    model: Predict,
+    X: Array,
+    y: Array,
+    columns: Columns,
+    shifts: Sequence[int] | Array,
+    *,
+    loss: LossLike = "squared_error",
 ) -> Array:
     """Mean loss when row i takes some columns from row (i + s) mod n, over all rows and the given shifts s.
 
@@ -148,7 +156,7 @@ def shifted_risk(
 
 
 def pairwise_risk(
-    model: Predict, X: Array, y: Array, columns: Columns, *, loss: Any = "squared_error", block: int | None = None
+    model: Predict, X: Array, y: Array, columns: Columns, *, loss: LossLike = "squared_error", block: int | None = None
 ) -> Array:
     r"""Mean loss over all n(n-1) pairs: row i with some columns of row k, k different from i.
 
@@ -183,7 +191,7 @@ def pairwise_risk(
     if b < 1:
         raise ValueError(f"block={block} is too small: pass at least one row at a time")
 
-    def strip(start: Any) -> Array:
+    def strip(start: int | Array) -> Array:
         at, inside = strip_rows(X, start, b)
         cells = _pair_losses(model, X, y, columns, at, loss)
         counts = xp.logical_and(inside[:, None], at[:, None] != _rows(X))
@@ -195,7 +203,7 @@ def pairwise_risk(
 
 
 def pairwise_moments(
-    model: Predict, X: Array, y: Array, columns: Columns, *, loss: Any = "squared_error"
+    model: Predict, X: Array, y: Array, columns: Columns, *, loss: LossLike = "squared_error"
 ) -> PairMoments:
     """Row means, donor means and sample variance of D(i, k) = L(i, k) - l(i) over all pairs, on the device.
 
@@ -227,7 +235,7 @@ def pairwise_moments(
     return PairMoments(rows, donors, squares / (pairs - 1))
 
 
-def _per_row(loss: Any) -> Loss:
+def _per_row(loss: LossLike) -> Loss:
     function = losses.resolve(loss)
     if isinstance(function, Metric):
         raise ValueError(f"loss={shown(function.name)} is a whole-set metric: pass a per-row loss")
@@ -242,7 +250,7 @@ def _positions(columns: Columns, width: int) -> list[int]:
     return [int(c) for c in chosen]
 
 
-def _index(values: np.ndarray[Any, Any], like: Array) -> Array:
+def _index(values: HostArray, like: Array) -> Array:
     xp = namespace(like)
     return arrays.from_host(values, xp, device(like), arrays.index_dtype(xp))
 
@@ -259,7 +267,7 @@ def _mask(flat: Array, chosen: list[int]) -> Array:
     return arrays.from_host(mask, xp, device(flat))
 
 
-def strip_rows(X: Array, start: Any, b: int) -> tuple[Array, Array]:
+def strip_rows(X: Array, start: int | Array, b: int) -> tuple[Array, Array]:
     """Rows start, start + 1, ... of a strip, kept within the data, and which of them are real."""
     xp = namespace(X)
     at = xp.arange(b, dtype=arrays.index_dtype(xp), device=device(X)) + start
@@ -267,7 +275,7 @@ def strip_rows(X: Array, start: Any, b: int) -> tuple[Array, Array]:
     return xp.minimum(at, last), at <= last
 
 
-def _pair_losses(model: Predict, X: Array, y: Array, columns: Columns, at: Array, loss: Any) -> Array:
+def _pair_losses(model: Predict, X: Array, y: Array, columns: Columns, at: Array, loss: LossLike) -> Array:
     """``(b, n)``: the losses of some rows with each row as donor."""
     xp = namespace(X)
     flat = xp.reshape(X, (X.shape[0], -1))
@@ -276,7 +284,7 @@ def _pair_losses(model: Predict, X: Array, y: Array, columns: Columns, at: Array
     return _block_losses(model, X, own, block, X.shape[0], loss)
 
 
-def _block_losses(model: Predict, X: Array, y: Array, block: Array, d: int, loss: Any) -> Array:
+def _block_losses(model: Predict, X: Array, y: Array, block: Array, d: int, loss: LossLike) -> Array:
     xp = namespace(X)
     predictions = model(xp.reshape(block, (block.shape[0], *X.shape[1:])))
     found = losses.row_losses(_per_row(loss), kernels.repeat_rows(y, d), predictions)

@@ -314,7 +314,7 @@ _LIST = [
     Function(
         "algorithm_reliance",
         rl.algorithm_reliance,
-        _fit_method(rl.algorithm_reliance),
+        _fit_method(rl.algorithm_reliance, loss="squared_error"),
         lambda data: loops.left_out_ratios(data, FOLDS),
     ),
     Function(

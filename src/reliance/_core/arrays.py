@@ -7,26 +7,40 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 import array_api_compat as compat
 import numpy as np
+from numpy.typing import NDArray
 
+from reliance._core import kinds
+from reliance._core.kinds import Device as Device
+from reliance._core.kinds import DType as DType
+from reliance._core.kinds import HostArray
+from reliance._core.kinds import Namespace as Namespace
+
+# For the modules that are still to be checked: arrays are `kinds.Array` wherever mypy looks at them.
 Array: TypeAlias = Any
-Namespace: TypeAlias = Any
-Device: TypeAlias = Any
-DType: TypeAlias = Any
 
+# What a block begins with: an integer, or a traced scalar of JAX.
+Start = TypeVar("Start", bound=int | kinds.Array)
+# A tuple of arrays.
+Item = TypeVar("Item", bound=tuple[kinds.Array, ...])
+
+is_torch_array: Callable[[object], TypeGuard[kinds.TorchArray]] = compat.is_torch_array
+_is_cupy_array: Callable[[object], TypeGuard[kinds.CupyArray]] = compat.is_cupy_array
+_is_jax_array: Callable[[object], TypeGuard[kinds.JaxArray]] = compat.is_jax_array
 
 _known: dict[type, Namespace] = {}
 
 
-def namespace(*arrays: Array) -> Namespace:
+def namespace(*arrays: kinds.Array | None) -> Namespace:
     """The one array API namespace of the arrays (``None`` is passed over)."""
     kinds = {type(a) for a in arrays if a is not None}
     if len(kinds) != 1:
-        return compat.array_namespace(*[a for a in arrays if a is not None])
+        mixed: Namespace = compat.array_namespace(*[a for a in arrays if a is not None])
+        return mixed
     # The kernels ask dozens of times a block: remember the answer for each class of arrays.
     kind = kinds.pop()
     if kind not in _known:
@@ -34,7 +48,7 @@ def namespace(*arrays: Array) -> Namespace:
     return _known[kind]
 
 
-def is_array(x: object) -> bool:
+def is_array(x: object) -> TypeGuard[kinds.Array]:
     """Whether ``x`` is an array of a supported namespace."""
     return bool(compat.is_array_api_obj(x))
 
@@ -45,7 +59,7 @@ def is_traced(x: object) -> bool:
     return jax is not None and isinstance(x, jax.core.Tracer)
 
 
-def device(x: Array) -> Device:
+def device(x: kinds.Array) -> Device:
     """Where an array is; of a JAX array on several devices, all of them: what is uploaded there is on each."""
     found = compat.device(x)
     devices = getattr(found, "device_set", ())
@@ -57,7 +71,7 @@ def device(x: Array) -> Device:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
 
-def same_device(a: Array, b: Array) -> bool:
+def same_device(a: kinds.Array, b: kinds.Array) -> bool:
     # JAX mixes no devices, and a traced array has none.
     return bool(compat.is_jax_array(a)) or bool(device(a) == device(b))
 
@@ -75,7 +89,7 @@ def backend(xp: Namespace) -> str:
     return str(xp.__name__)
 
 
-def describe(x: Array) -> str:
+def describe(x: kinds.Array) -> str:
     """How error messages name an array's kind: ``"torch array on cuda:0"``."""
     return f"{backend(namespace(x))} array on {device(x)}"
 
@@ -90,7 +104,7 @@ def is_accelerator(xp: Namespace, dev: Device) -> bool:
     if compat.is_cupy_namespace(xp):
         return True
     if compat.is_torch_namespace(xp):
-        return bool(dev.type not in ("cpu", "meta"))
+        return getattr(dev, "type", "cpu") not in ("cpu", "meta")
     if compat.is_jax_namespace(xp):
         return getattr(next(iter(getattr(dev, "device_set", [dev]))), "platform", "cpu") != "cpu"
     return False
@@ -110,7 +124,7 @@ def real_dtypes(xp: Namespace, dev: Device) -> dict[str, DType]:
     if compat.is_torch_namespace(xp):
         # MPS is the one torch device without float64, and torch's own inspection does not say so.
         found = {"float32": xp.float32, "float64": xp.float64}
-        return found if dev.type != "mps" else {"float32": xp.float32}
+        return found if getattr(dev, "type", "cpu") != "mps" else {"float32": xp.float32}
     if compat.is_jax_namespace(xp):
         import jax
 
@@ -127,7 +141,7 @@ def sum_dtype(xp: Namespace, dev: Device) -> DType:
     return found.get("float64", found["float32"])
 
 
-def as_floating(x: Array) -> Array:
+def as_floating(x: kinds.Array) -> kinds.Array:
     """Floating numbers as they are, integers in the widest real dtype."""
     xp = namespace(x)
     return x if is_floating(xp, x.dtype) else xp.astype(x, sum_dtype(xp, device(x)))
@@ -153,7 +167,7 @@ def mask_size(xp: Namespace, bits: int) -> int | None:
     return 32 if bits <= 32 else wide if bits <= wide else None
 
 
-def from_masks(masks: np.ndarray[Any, Any], xp: Namespace, dev: Device, size: int) -> Array:
+def from_masks(masks: HostArray, xp: Namespace, dev: Device, size: int) -> kinds.Array:
     """Upload bit masks, uint64 on the host, as integers of 32 or 64 bits."""
     if compat.is_torch_namespace(xp):
         return from_host(masks.view(np.int64), xp, dev)
@@ -163,17 +177,17 @@ def from_masks(masks: np.ndarray[Any, Any], xp: Namespace, dev: Device, size: in
 def is_floating(xp: Namespace, dtype: DType) -> bool:
     """Real floating, including torch's and JAX's half types that the standard does not name."""
     if compat.is_torch_namespace(xp):
-        return bool(dtype.is_floating_point)
+        return bool(getattr(dtype, "is_floating_point", False))
     return bool(xp.isdtype(dtype, "real floating"))
 
 
-def epsilon(x: Array) -> float:
+def epsilon(x: kinds.Array) -> float:
     """The spacing of floating numbers at 1 in the array's dtype; 0 for integers and labels."""
     xp = namespace(x)
     return float(xp.finfo(x.dtype).eps) if is_floating(xp, x.dtype) else 0.0
 
 
-def itemsize(x: Array) -> int:
+def itemsize(x: kinds.Array) -> int:
     """Bytes of one element."""
     size = getattr(x.dtype, "itemsize", None)
     if size is not None:
@@ -183,42 +197,44 @@ def itemsize(x: Array) -> int:
     return max(int(digits) // 8, 1) if digits else 1
 
 
-def from_host(values: np.ndarray[Any, Any], xp: Namespace, dev: Device, dtype: DType | None = None) -> Array:
+def from_host(values: HostArray, xp: Namespace, dev: Device, dtype: DType | None = None) -> kinds.Array:
     """Upload a NumPy array, explicitly, to a device of a namespace."""
     if compat.is_numpy_namespace(xp):
-        return np.asarray(values, dtype=dtype)
+        return np.asarray(values, dtype=dtype)  # type: ignore[arg-type]  # a dtype of NumPy, because xp is
     if compat.is_jax_namespace(xp):
         import jax
 
-        host = np.asarray(values, dtype=None if dtype is None else np.dtype(dtype))
-        return jax.device_put(host, dev)
+        kind = None if dtype is None else np.dtype(dtype)  # type: ignore[call-overload]  # a dtype of JAX
+        put: kinds.Array = jax.device_put(np.asarray(values, dtype=kind), dev)
+        return put
     if compat.is_torch_namespace(xp):
         import torch
 
         host = np.ascontiguousarray(values)
         if not host.flags.writeable:  # torch warns about read-only memory
             host = host.copy()
-        return torch.from_numpy(host).to(device=dev, dtype=dtype)
+        tensor: kinds.Array = torch.from_numpy(host).to(device=dev, dtype=dtype)
+        return tensor
     if compat.is_cupy_namespace(xp):
-        with dev:
+        with dev if isinstance(dev, contextlib.AbstractContextManager) else contextlib.nullcontext():
             return xp.asarray(values, dtype=dtype)
     return xp.asarray(values, dtype=dtype, device=dev)
 
 
-def beside(x: Array, other: Array) -> Array:
+def beside(x: kinds.Array, other: kinds.Array) -> kinds.Array:
     """A host array where the other array is; anything else stays where it is."""
     xp = namespace(other)
     return from_host(x, xp, device(other)) if isinstance(x, np.ndarray) and xp is not namespace(x) else x
 
 
-def to_host(x: Array) -> np.ndarray[Any, Any]:
+def to_host(x: kinds.Array | None) -> HostArray:
     """Download an array, explicitly, to NumPy."""
     if isinstance(x, np.ndarray | np.generic):
         return np.asarray(x)
-    if compat.is_torch_array(x):
+    if is_torch_array(x):
         x = x.detach().cpu()
-        return np.asarray((x.float() if x.dtype.itemsize < 4 and x.dtype.is_floating_point else x).numpy())
-    if compat.is_cupy_array(x):
+        return np.asarray((x.float() if itemsize(x) < 4 and x.is_floating_point() else x).numpy())
+    if _is_cupy_array(x):
         return np.asarray(x.get())
     if compat.is_jax_array(x):
         _check_concrete(x)
@@ -227,7 +243,7 @@ def to_host(x: Array) -> np.ndarray[Any, Any]:
     return np.asarray(compat.to_device(x, xp.__array_namespace_info__().default_device()))
 
 
-def _check_concrete(x: Array) -> None:
+def _check_concrete(x: object) -> None:
     if is_traced(x):
         raise TypeError(
             "a value is traced by JAX, through the model or the loss: importances are numbers, not traced; inside jit, "
@@ -235,7 +251,7 @@ def _check_concrete(x: Array) -> None:
         )
 
 
-def quiet() -> contextlib.AbstractContextManager[Any]:
+def quiet() -> np.errstate:
     """NumPy's errors are not raised inside, whatever the user asked for: what is not finite is looked for instead."""
     return np.errstate(all="ignore")
 
@@ -262,7 +278,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def map_parts(function: Callable[[Array], Array], x: Array, size: int) -> Array:
+def map_parts(function: Callable[[kinds.Array], kinds.Array], x: kinds.Array, size: int) -> kinds.Array:
     """``function`` on parts of at most ``size`` rows, of nearly equal length, the answers one below the other.
 
     Equal, because a matrix kernel for one or two rows that are left over rounds differently.
@@ -280,21 +296,24 @@ def map_parts(function: Callable[[Array], Array], x: Array, size: int) -> Array:
             answers = xp.reshape(answers, (whole * size, *answers.shape[2:]))
             return answers if whole * size == rows else xp.concat([answers, function(x[whole * size :, ...])])
     # A function may return a view of memory that it uses again in the next call: copies.
-    parts = (function(x[start : min(start + size, rows), ...]) for start in range(0, rows, size))
-    return xp.concat([xp.asarray(part, copy=True) for part in parts])
+    below = (function(x[start : min(start + size, rows), ...]) for start in range(0, rows, size))
+    return xp.concat([xp.asarray(part, copy=True) for part in below])
 
 
-def map_draws(function: Callable[[Array], Array], predictions: Array) -> Array:
+def map_draws(function: Callable[[kinds.Array], kinds.Array], predictions: kinds.Array) -> kinds.Array:
     """Apply ``function`` to each draw ``predictions[:, k]`` and stack the answers along the last axis."""
     xp = namespace(predictions)
     if compat.is_jax_namespace(xp):
         import jax
 
-        return jax.vmap(function, in_axes=1, out_axes=-1)(predictions)
+        mapped: kinds.Array = jax.vmap(function, in_axes=1, out_axes=-1)(predictions)
+        return mapped
     return xp.stack([function(predictions[:, k, ...]) for k in range(predictions.shape[1])], axis=-1)
 
 
-def rematerialised_sum(function: Callable[[Array], Array], starts: np.ndarray[Any, Any], like: Array) -> Array:
+def rematerialised_sum(
+    function: Callable[[Start], kinds.Array], starts: NDArray[np.int64], like: kinds.Array
+) -> kinds.Array:
     """The sum of ``function(start)`` over blocks, whose intermediates are computed again for gradients, not kept.
 
     ``starts`` are indices on the host; the function gets each as an integer, or as a traced scalar on JAX.
@@ -306,9 +325,9 @@ def rematerialised_sum(function: Callable[[Array], Array], starts: np.ndarray[An
         body = jax.checkpoint(function)
         first = jax.eval_shape(body, starts[0])
         zero = jax.tree.map(lambda leaf: xp.zeros(leaf.shape, dtype=leaf.dtype), first)
-        total, _ = jax.lax.scan(lambda carry, start: (carry + body(start), None), zero, starts)
+        total: kinds.Array = jax.lax.scan(lambda carry, start: (carry + body(start), None), zero, starts)[0]
         return total
-    parts: list[Array] = []
+    parts: list[kinds.Array] = []
     for start in starts.tolist():
         if compat.is_torch_namespace(xp):
             from torch.utils.checkpoint import checkpoint
@@ -319,10 +338,10 @@ def rematerialised_sum(function: Callable[[Array], Array], starts: np.ndarray[An
     return sum(parts[1:], start=parts[0])
 
 
-def add_rows(target: Array, index: Array, rows: Array) -> Array:
+def add_rows(target: kinds.Array, index: kinds.Array, rows: kinds.Array) -> kinds.Array:
     """``target[index] += rows``, each index once; in place where that is possible."""
     xp = namespace(target)
-    if compat.is_jax_namespace(xp):
+    if _is_jax_array(target):
         return target.at[index].add(rows)
     if compat.is_numpy_namespace(xp) or compat.is_torch_namespace(xp) or compat.is_cupy_namespace(xp):
         target[index] += rows
@@ -332,37 +351,17 @@ def add_rows(target: Array, index: Array, rows: Array) -> Array:
     return target
 
 
-def running_sum(x: Array) -> Array:
-    """Cumulative sums of ``x (K, m, b)`` along its second axis."""
-    xp = namespace(x)
-    if not compat.is_numpy_namespace(xp) or x.shape[1] < 4:
-        return xp.cumulative_sum(x, axis=1)
-    # NumPy adds along an inner axis one number at a time. In groups of lines, all groups at once, it is thrice as fast.
-    outputs, m, b = x.shape
-    size = round(m**0.5)
-    whole = m - m % size
-    total = np.empty_like(x)
-    old, new = (a[:, :whole].reshape(outputs, -1, size, b) for a in (x, total))
-    new[:, :, 0] = old[:, :, 0]
-    for line in range(1, size):
-        np.add(new[:, :, line - 1], old[:, :, line], out=new[:, :, line])
-    for group in range(1, whole // size):
-        new[:, group] += new[:, group - 1, -1:]
-    for line in range(whole, m):
-        np.add(total[:, line - 1], x[:, line], out=total[:, line])
-    return total
-
-
-def stacked(items: list[Any]) -> Any:
+def stacked(items: list[Item]) -> list[Item]:
     """Tuples of arrays as `fold` takes them: on JAX one tuple of arrays with the items along the first axis."""
     if not items or not compat.is_jax_array(items[0][0]):
         return items
     import jax
 
-    return jax.tree.map(lambda *leaves: namespace(*leaves).stack(leaves), *items)
+    one: list[Item] = jax.tree.map(lambda *leaves: namespace(*leaves).stack(leaves), *items)
+    return one
 
 
-def fold(step: Callable[[Array, Any], Array], carry: Array, items: Any) -> Array:
+def fold(step: Callable[[kinds.Array, Item], kinds.Array], carry: kinds.Array, items: list[Item]) -> kinds.Array:
     """``carry = step(carry, item)`` for each of the `stacked` items; on JAX a loop in the compiled function."""
     if compat.is_jax_array(carry) and items:
         import jax
@@ -374,13 +373,13 @@ def fold(step: Callable[[Array, Any], Array], carry: Array, items: Any) -> Array
     return carry
 
 
-def fetch(arrays: list[Array]) -> list[np.ndarray[Any, Any]]:
+def fetch(arrays: Sequence[kinds.Array]) -> list[HostArray]:
     """Download arrays of any shapes with one synchronisation."""
     if not arrays:
         return []
     xp = namespace(arrays[0])
     if compat.is_numpy_namespace(xp):
-        return arrays
+        return [np.asarray(a) for a in arrays]
     if compat.is_jax_namespace(xp):
         import jax
 

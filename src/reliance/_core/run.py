@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from reliance._core.words import shown
 Memory: TypeAlias = int | str | None
 Block: TypeAlias = int | tuple[int, int] | str | None
 Workers: TypeAlias = int | Executor | None
+Setting = TypeVar("Setting")
 
 _DEFAULT_MEMORY = "1GB"
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -100,11 +101,13 @@ def resolved(run: Run | None = None) -> Run:
     """The settings of a call, each from its own Run or the innermost ``with`` that has it; None where nobody does."""
     if run is not None and not isinstance(run, Run):
         raise TypeError(f"run={shown(run)}: pass how the work is done as rl.Run(memory='2GB'), or None")
-    known: dict[str, Any] = {}
-    for one in (*_AROUND.get(), *(() if run is None else (run,))):
-        said = ((field.name, getattr(one, field.name)) for field in fields(Run))
-        known |= {name: value for name, value in said if value is not None}
-    return Run(**known)
+    runs = (*_AROUND.get(), *(() if run is None else (run,)))
+    memory, block, workers = ([getattr(one, field.name) for one in runs] for field in fields(Run))
+    return Run(_last(memory), _last(block), _last(workers))
+
+
+def _last(said: list[Setting | None]) -> Setting | None:
+    return next((value for value in reversed(said) if value is not None), None)
 
 
 def without_workers(run: Run | None) -> Run:
@@ -142,7 +145,7 @@ def parse_memory(memory: int | str) -> int:
 def _checked_block(block: Block) -> Block:
     if block is None or (isinstance(block, str) and block == "tune"):
         return block
-    sizes: tuple[Any, ...] = block if isinstance(block, tuple) else (block,)
+    sizes: tuple[int | str, ...] = block if isinstance(block, tuple) else (block,)
     whole = all(isinstance(s, int | np.integer) and not isinstance(s, bool) and s > 0 for s in sizes)
     if not whole or not 1 <= len(sizes) <= 2:
         raise ValueError(
@@ -151,10 +154,13 @@ def _checked_block(block: Block) -> Block:
     return (int(sizes[0]), int(sizes[1])) if len(sizes) == 2 else int(sizes[0])
 
 
-def _checked_workers(workers: Any) -> Workers:
-    if workers is None or (not isinstance(workers, type) and callable(getattr(workers, "submit", None))):
-        known: Executor | None = workers
-        return known
+def _submits(workers: object) -> TypeGuard[Executor]:
+    return not isinstance(workers, type) and callable(getattr(workers, "submit", None))
+
+
+def _checked_workers(workers: object) -> Workers:
+    if workers is None or _submits(workers):
+        return workers
     if isinstance(workers, bool | np.bool_) or not isinstance(workers, int | np.integer):
         raise TypeError(
             f"workers={shown(workers)}: pass how many refits run at once, -1 for one a core, or a "

@@ -7,7 +7,7 @@ any draw can be made on its own, in any order, and is uploaded explicitly where 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,5 +79,5 @@ def uniforms(key: int, start: int, stop: int, draw: int, count: int) -> NDArray[
     return stream(key, _UNIFORMS, draw, skip).random(offset + (stop - start) * count)[offset:].reshape(-1, count)
 
 
-def as_indices(values: Any) -> Indices:
+def as_indices(values: object) -> Indices:
     return np.asarray(values, dtype=np.int64)

@@ -14,11 +14,14 @@ import itertools
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Protocol, TypeAlias, TypeGuard, TypeVar, TypeVarTuple
 
 import numpy as np
+
+from reliance._core.kinds import Array
 
 # Programs that are kept, the least recently used go first; and the bytes of constants that may be kept with them.
 MOST_PROGRAMS = 64
@@ -28,17 +31,55 @@ MOST_BYTES = 2**28
 _DERIVATIVES = frozenset({"jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd"})
 
 
+Given = TypeVarTuple("Given")
+Answer = TypeVar("Answer")
+
+
+class _Variable(Protocol):
+    """A variable of a trace, or with ``val`` a number in it."""
+
+    aval: object
+    val: object
+
+
+class _Primitive(Protocol):
+    name: str
+
+
+class _Step(Protocol):
+    primitive: _Primitive
+    params: Mapping[str, object]
+    invars: Sequence[_Variable]
+    outvars: Sequence[_Variable]
+
+
+class _Jaxpr(Protocol):
+    """What JAX writes down of a function."""
+
+    constvars: Sequence[_Variable]
+    invars: Sequence[_Variable]
+    outvars: Sequence[_Variable]
+    eqns: Sequence[_Step]
+
+
+class _Closed(Protocol):
+    """The same with the values of what the function closes over."""
+
+    jaxpr: _Jaxpr
+    consts: Sequence[Array]
+
+
 @dataclass(frozen=True, eq=False)
 class _Program:
-    run: Callable[[list[Any], list[Any]], list[Any]]
+    run: Callable[[list[Array], list[Array]], list[Array]]
     nbytes: int
 
 
-_programs: OrderedDict[Any, _Program] = OrderedDict()
+_programs: OrderedDict[Hashable, _Program] = OrderedDict()
 _lock = threading.Lock()
 
 
-def traced(function: Callable[..., Any], name: str, baked: Baked | None = None) -> Callable[..., Any]:
+def traced(function: Callable[[*Given], Answer], name: str, baked: Baked | None = None) -> Callable[[*Given], Answer]:
     """``function`` of arrays, compiled by JAX. It is traced once for each shape of its operands, at the first call.
 
     Make it anew for each call of the library: it holds the values that it closed over when it was traced. Functions
@@ -46,18 +87,19 @@ def traced(function: Callable[..., Any], name: str, baked: Baked | None = None) 
     """
     import jax
 
-    known: dict[Any, tuple[_Program, list[Any], Any]] = {}
-    baked = {} if baked is None else baked
+    known: dict[Hashable, tuple[_Program, list[Array], object]] = {}
+    noted = {} if baked is None else baked
 
-    def call(*data: Any) -> Any:
+    def call(*data: *Given) -> Answer:
         leaves, tree = jax.tree.flatten(data)
         shapes = (tree, tuple((leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)) for leaf in leaves))
         if shapes not in known:
-            closed, answer = _trace(function, data, baked)
+            closed, answer = _trace(function, data, noted)
             consts = [jax.device_put(c) if isinstance(c, np.ndarray) else c for c in closed.consts]
             known[shapes] = _find(closed, name), consts, jax.tree.structure(answer)
         program, consts, structure = known[shapes]
-        return jax.tree.unflatten(structure, program.run(consts, leaves))
+        found: Answer = jax.tree.unflatten(structure, program.run(consts, leaves))
+        return found
 
     return call
 
@@ -67,16 +109,16 @@ class StaleError(ValueError):
 
 
 # What the user's own jitted functions read, by where they were written: the values in a trace of each.
-Baked: TypeAlias = dict[Any, Any]
+Baked: TypeAlias = dict[Hashable, object]
 
 
-def _trace(function: Callable[..., Any], data: tuple[Any, ...], baked: Baked) -> tuple[Any, Any]:
+def _trace(function: Callable[..., object], data: tuple[object, ...], baked: Baked) -> tuple[_Closed, object]:
     """What the function does now, and the shapes of its answers."""
     import jax
 
-    def make() -> tuple[Any, Any]:
+    def make() -> tuple[_Closed, object]:
         # A new function, because JAX remembers the traces of those it has seen.
-        found: tuple[Any, Any] = jax.make_jaxpr(lambda *data: function(*data), return_shape=True)(*data)
+        found: tuple[_Closed, object] = jax.make_jaxpr(lambda *data: function(*data), return_shape=True)(*data)
         return found
 
     # It also remembers the traces of jitted functions of the user's own, for the shapes they were called with. If what
@@ -98,14 +140,15 @@ _tokens = itertools.count()
 
 
 @functools.cache
-def _context() -> Any:
+def _context() -> Callable[[int], AbstractContextManager[object]]:
     """A value that is part of the key of JAX's traces."""
     import jax
 
-    return jax.make_user_context(None)
+    made: Callable[[int], AbstractContextManager[object]] = jax.make_user_context(None)
+    return made
 
 
-def _agrees(baked: Baked, found: list[tuple[Any, Any]]) -> bool:
+def _agrees(baked: Baked, found: list[tuple[Hashable, object]]) -> bool:
     """Whether functions have the values that they had in the first trace, which are noted."""
     first = {where: values for where, values in found if where not in baked}
     several = {where for where, values in found if where in first and values != first[where]}
@@ -116,14 +159,15 @@ def _agrees(baked: Baked, found: list[tuple[Any, Any]]) -> bool:
     return True
 
 
-def _own_jits(jaxpr: Any) -> list[tuple[Any, Any]]:
+def _own_jits(jaxpr: _Jaxpr) -> list[tuple[Hashable, object]]:
     """Jitted functions inside that are not of JAX: where they were written, of what shapes, and the values in them."""
     import jax
 
-    found, home = [], os.path.dirname(jax.__file__)
+    found: list[tuple[Hashable, object]] = []
+    home = os.path.dirname(jax.__file__)
     for step in jaxpr.eqns:
         for inner in _inner(step):
-            body, consts = getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
+            body, consts = _parts(inner)
             info = getattr(body, "debug_info", None)
             place = str(getattr(info, "func_src_info", ""))
             if step.primitive.name in ("pjit", "jit") and home not in place:
@@ -136,7 +180,20 @@ def _own_jits(jaxpr: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-def _inner(step: Any) -> Iterator[Any]:
+def _is_closed(value: object) -> TypeGuard[_Closed]:
+    return hasattr(value, "jaxpr") and hasattr(value, "consts")
+
+
+def _is_jaxpr(value: object) -> TypeGuard[_Jaxpr]:
+    return hasattr(value, "eqns")
+
+
+def _parts(inner: _Jaxpr | _Closed) -> tuple[_Jaxpr, Sequence[Array]]:
+    body: _Jaxpr = getattr(inner, "jaxpr", inner)  # type: ignore[arg-type]  # what has no trace inside is one
+    return body, getattr(inner, "consts", ())
+
+
+def _inner(step: _Step) -> Iterator[_Jaxpr | _Closed]:
     """The traces inside of a step: of a jitted function, of a loop, of each branch."""
     for value in step.params.values():
         for one in value if isinstance(value, tuple | list) else (value,):
@@ -144,7 +201,7 @@ def _inner(step: Any) -> Iterator[Any]:
                 yield one
 
 
-def _find(closed: Any, name: str) -> _Program:
+def _find(closed: _Closed, name: str) -> _Program:
     """The program of a trace, the one that is kept if there is one."""
     import jax
 
@@ -156,8 +213,8 @@ def _find(closed: Any, name: str) -> _Program:
             return _programs[key]
     jaxpr = closed.jaxpr
 
-    def run(consts: list[Any], leaves: list[Any]) -> list[Any]:
-        answers: list[Any] = jax.core.eval_jaxpr(jaxpr, consts, *leaves)
+    def run(consts: list[Array], leaves: list[Array]) -> list[Array]:
+        answers: list[Array] = jax.core.eval_jaxpr(jaxpr, consts, *leaves)
         return answers
 
     run.__name__ = name  # what JAX's logs call it
@@ -185,15 +242,15 @@ class _Seen:
     def __init__(self) -> None:
         self.nbytes = 0
 
-    def jaxpr(self, jaxpr: Any) -> tuple[Any, ...]:
-        numbers: dict[Any, int] = {}
+    def jaxpr(self, jaxpr: _Jaxpr) -> Hashable:
+        numbers: dict[_Variable, int] = {}
 
-        def new(variables: Any) -> tuple[Any, ...]:
+        def new(variables: Sequence[_Variable]) -> tuple[str, ...]:
             for variable in variables:
                 numbers.setdefault(variable, len(numbers))
             return tuple(str(variable.aval) for variable in variables)
 
-        def atoms(variables: Any) -> Iterator[Any]:
+        def atoms(variables: Sequence[_Variable]) -> Iterator[Hashable]:
             for atom in variables:
                 yield (str(atom.aval), self.value(atom.val)) if hasattr(atom, "val") else numbers[atom]
 
@@ -204,12 +261,12 @@ class _Seen:
             steps.append((step.primitive.name, tuple(atoms(step.invars)), settings, new(step.outvars)))
         return operands, tuple(steps), tuple(atoms(jaxpr.outvars))
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> Hashable:
         if value is None or isinstance(value, bool | int | float | complex | str):
             return type(value).__name__, repr(value)  # 1, 1.0 and True are equal, 0.0 and -0.0, too
-        if hasattr(value, "jaxpr") and hasattr(value, "consts"):
+        if _is_closed(value):
             return self.jaxpr(value.jaxpr), tuple(map(self.value, value.consts))
-        if hasattr(value, "eqns"):
+        if _is_jaxpr(value):
             return self.jaxpr(value)
         if isinstance(value, tuple | list):
             return type(value).__name__, tuple(map(self.value, value))
@@ -223,7 +280,7 @@ class _Seen:
             return _Itself(value)
         return value
 
-    def _array(self, value: Any) -> Any:
+    def _array(self, value: object) -> Hashable:
         try:
             host = np.asarray(value)
         except TypeError:  # JAX's typed random keys
@@ -237,4 +294,4 @@ class _Seen:
 class _Itself:
     """An object that cannot be compared: it is held, and nothing else equals it."""
 
-    value: Any
+    value: object

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import reprlib
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 _NAME = 40
 _ROOM = 120
@@ -64,12 +63,12 @@ def _from(name: str, at: int, most: int) -> str:
     return f"{name[:few]}...{rest}{'...' if at + len(rest) < len(name) else ''}"
 
 
-def shown(value: Any, most: int = 60) -> str:
+def shown(value: object, most: int = 60) -> str:
     """The repr of what the user passed, on one line and not too long."""
     return short(_BRIEF.repr(value), most)
 
 
-def listed(names: Iterable[Any], most: int = 5) -> str:
+def listed(names: Iterable[object], most: int = 5) -> str:
     """Some of many names or values, for messages: at most five, as many as fit."""
     names = list(names)
     few: list[str] = []

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
 from reliance._core.checks import warn
+from reliance._core.kinds import Array, HostArray
 from reliance._core.words import short
 from reliance.data import tables
 from reliance.data.kinds import check_kind
@@ -21,7 +20,7 @@ from reliance.losses.formulas import is_numeric
 _FINITE_CHUNK = 2**16
 
 
-def as_array(x: Any, name: str) -> Array:
+def as_array(x: object, name: str) -> Array:
     """An array of a supported namespace as it is; nested lists, and columns of tables, as NumPy."""
     if isinstance(x, Iterator):
         raise TypeError(f"{name} is a {type(x).__name__}, which can be read only once: pass an array or list({name})")
@@ -44,7 +43,7 @@ def as_array(x: Any, name: str) -> Array:
     return _as_numbers(x, name) if isinstance(x, np.ndarray) else x
 
 
-def _as_numbers(x: NDArray[Any], name: str) -> NDArray[Any]:
+def _as_numbers(x: HostArray, name: str) -> HostArray:
     """NumPy's numbers, or text, which may be labels; any byte order, which says nothing about the numbers."""
     kind, dtype = x.dtype.kind, short(str(x.dtype))
     if kind == "f" and x.dtype.itemsize > 8:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reliance._core.arrays import is_array, to_host
+from reliance._core.kinds import HostArray
 from reliance._core.words import listed, short, shown
+from reliance.data.passed import FeaturesLike
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,9 @@ def column_names(names: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[s
     return given
 
 
-def resolve_features(features: Any, names: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[Feature, ...]:
+def resolve_features(
+    features: FeaturesLike, names: Sequence[str] | None, shape: tuple[int, ...]
+) -> tuple[Feature, ...]:
     """The features to measure, from anything that the ``features`` argument takes.
 
     Parameters
@@ -84,7 +86,7 @@ def resolve_features(features: Any, names: Sequence[str] | None, shape: tuple[in
         one = shown(features)
         remedy = "list(range(start, stop)), or names" if isinstance(features, slice) else f"[{one}]"
         raise TypeError(f"features={one} is not a list: pass {remedy}")
-    if is_array(features) and len(features.shape) > 1:  # type: ignore[attr-defined]
+    if is_array(features) and len(features.shape) > 1:
         found = _from_mask(to_host(features), shape)
     elif isinstance(features, Mapping):
         found = [Feature(str(name), _columns(spec, labels, short(str(name)))) for name, spec in features.items()]
@@ -96,7 +98,7 @@ def resolve_features(features: Any, names: Sequence[str] | None, shape: tuple[in
     return tuple(found)
 
 
-def _entries(given: Any) -> list[Any]:
+def _entries(given: Iterable[object]) -> list[object]:
     """Names, numbers and groups as Python has them, also from arrays."""
     if is_array(given):
         host = to_host(given)
@@ -106,7 +108,7 @@ def _entries(given: Any) -> list[Any]:
     return [to_host(entry).item() if is_array(entry) and len(entry.shape) == 0 else entry for entry in given]
 
 
-def _from_entry(entry: Any, labels: tuple[str, ...]) -> Feature:
+def _from_entry(entry: object, labels: tuple[str, ...]) -> Feature:
     if isinstance(entry, tuple | list | set | frozenset) or is_array(entry):
         columns = _columns(entry, labels, shown(entry))
         return Feature("+".join(labels[j] for j in columns), columns)
@@ -114,7 +116,7 @@ def _from_entry(entry: Any, labels: tuple[str, ...]) -> Feature:
     return Feature(labels[column], (column,))
 
 
-def _columns(spec: Any, labels: tuple[str, ...], group: str) -> tuple[int, ...]:
+def _columns(spec: object, labels: tuple[str, ...], group: str) -> tuple[int, ...]:
     """The columns of one group."""
     if isinstance(spec, str | int | np.integer):
         return (_column(spec, labels),)
@@ -131,7 +133,7 @@ def _columns(spec: Any, labels: tuple[str, ...], group: str) -> tuple[int, ...]:
     return tuple(sorted(columns))
 
 
-def _column(entry: Any, labels: tuple[str, ...]) -> int:
+def _column(entry: object, labels: tuple[str, ...]) -> int:
     if isinstance(entry, str):
         if entry not in labels:
             raise ValueError(f"features names {shown(entry)}, which X does not have: the names are {listed(labels)}")
@@ -144,7 +146,7 @@ def _column(entry: Any, labels: tuple[str, ...]) -> int:
     return index % len(labels)
 
 
-def _from_mask(mask: NDArray[Any], shape: tuple[int, ...]) -> list[Feature]:
+def _from_mask(mask: HostArray, shape: tuple[int, ...]) -> list[Feature]:
     if mask.shape != shape:
         raise ValueError(
             f"features is a mask of shape {mask.shape}, but a row of X has shape {shape}: the mask must have that shape"

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
-import array_api_compat as compat
-
-from reliance._core.arrays import is_traced
+from reliance._core.arrays import is_torch_array, is_traced
+from reliance._core.kinds import TorchArray
 
 
-def check_kind(x: Any, name: str) -> None:
+def check_kind(x: object, name: str) -> None:
     """Raise for kinds of data that no array can be made of without a decision of the user's."""
     words = _words(x, name)
     if words is not None:
         raise TypeError(f"{name} is a {words}")
 
 
-def _words(x: Any, name: str) -> str | None:
-    if compat.is_torch_array(x):
+def _words(x: object, name: str) -> str | None:
+    if is_torch_array(x):
         return _tensor_words(x, name)
     if is_traced(x):
         return "JAX tracer: importances are numbers, not traced; inside jit, vmap or grad use rl.functional"
@@ -33,7 +31,7 @@ def _words(x: Any, name: str) -> str | None:
     return _loader_words(x, name)
 
 
-def _tensor_words(x: Any, name: str) -> str | None:
+def _tensor_words(x: TorchArray, name: str) -> str | None:
     if x.is_meta:
         return f"torch tensor on the meta device, which has no values: pass {name} with its values"
     if x.is_nested:
@@ -45,7 +43,7 @@ def _tensor_words(x: Any, name: str) -> str | None:
     return None
 
 
-def _loader_words(x: Any, name: str) -> str | None:
+def _loader_words(x: object, name: str) -> str | None:
     torch = sys.modules.get("torch")
     data = None if torch is None else torch.utils.data
     if data is None or not isinstance(x, data.DataLoader | data.Dataset):

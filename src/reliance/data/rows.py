@@ -15,6 +15,7 @@ from reliance._core.arrays import Array, Device, Namespace
 from reliance.data import several_inputs, tables
 from reliance.data.checked_arrays import as_array, check_companion, check_finite, check_rows, checked_weights
 from reliance.data.features import Feature, column_names, resolve_features
+from reliance.data.passed import FeaturesLike
 from reliance.data.several_inputs import Inputs
 from reliance.data.tables import Table
 
@@ -117,7 +118,7 @@ def read(
     X: object,
     y: object = None,
     *,
-    features: object = None,
+    features: FeaturesLike = None,
     weights: object = None,
     names: Sequence[str] | None = None,
 ) -> Rows:

@@ -8,15 +8,14 @@ again from those rows. So inputs of any shape and type are exchanged as they are
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.arrays import (
-    Array,
     describe,
     device,
     from_host,
@@ -26,12 +25,16 @@ from reliance._core.arrays import (
     namespace,
     to_host,
 )
+from reliance._core.kinds import Array
 from reliance._core.words import listed, shown
 from reliance.data.features import Feature
 from reliance.data.kinds import check_kind
 
+# Of an input: a key of the mapping, or its position.
+Name: TypeAlias = Hashable
 
-def is_several(X: Any) -> bool:
+
+def is_several(X: object) -> TypeGuard[Mapping[Name, Array] | tuple[Array, ...]]:
     """Whether X is a tuple or a mapping of arrays, rather than one array."""
     parts = list(X.values()) if isinstance(X, Mapping) else X if isinstance(X, tuple) else []
     return len(parts) > 0 and all(is_array(part) and getattr(part, "ndim", 0) > 0 for part in parts)
@@ -52,9 +55,9 @@ class Inputs:
         Whose columns are pieces.
     """
 
-    parts: dict[Any, Array]
+    parts: dict[Name, Array]
     named: bool
-    pieces: tuple[tuple[Any, NDArray[np.bool_] | None], ...]
+    pieces: tuple[tuple[Name, NDArray[np.bool_] | None], ...]
     features: tuple[Feature, ...]
 
     @property
@@ -75,25 +78,25 @@ class Inputs:
         """Of all inputs of a row."""
         return sum(math.prod(part.shape[1:]) * itemsize(part) for part in self.parts.values())
 
-    def assembler(self) -> Callable[[Array], dict[Any, Array]]:
+    def assembler(self) -> Callable[[Array], dict[Name, Array]]:
         """The function that puts inputs together from row numbers ``(m, pieces)``."""
         first = next(iter(self.parts.values()))
         xp, dev = namespace(first), device(first)
         masks = [None if mask is None else from_host(mask, xp, dev) for _, mask in self.pieces]
 
-        def put_together(block: Array) -> dict[Any, Array]:
-            made: dict[Any, Array] = {}
+        def put_together(block: Array) -> dict[Name, Array]:
+            made: dict[Name, Array] = {}
             for column, ((name, _), mask) in enumerate(zip(self.pieces, masks, strict=True)):
                 taken = xp.take(self.parts[name], block[:, column], axis=0)
-                made[name] = taken if name not in made else xp.where(mask, taken, made[name])
+                made[name] = taken if mask is None or name not in made else xp.where(mask, taken, made[name])
             return made
 
         return put_together
 
 
-def read(X: Any, features: Any, names: Sequence[str] | None) -> Inputs:
+def read(X: Mapping[Name, Array] | tuple[Array, ...], features: object, names: Sequence[str] | None) -> Inputs:
     """Inputs and features, checked."""
-    parts = dict(X) if isinstance(X, Mapping) else dict(enumerate(X))
+    parts: dict[Name, Array] = dict(X) if isinstance(X, Mapping) else dict(enumerate(X))
     if names is not None:
         raise ValueError("names= is for columns of one array: X is several inputs; name features as {'name': input}")
     first_name, first = next(iter(parts.items()))
@@ -110,7 +113,7 @@ def read(X: Any, features: Any, names: Sequence[str] | None) -> Inputs:
                 "agree"
             )
     chosen = _masks(_by_name(features, parts), parts)
-    pieces: list[tuple[Any, NDArray[np.bool_] | None]] = []
+    pieces: list[tuple[Name, NDArray[np.bool_] | None]] = []
     columns: dict[str, list[int]] = {feature: [] for feature in chosen}
     for name, part in parts.items():
         here = {feature: masks[name] for feature, masks in chosen.items() if name in masks}
@@ -122,7 +125,7 @@ def read(X: Any, features: Any, names: Sequence[str] | None) -> Inputs:
     return Inputs(parts, isinstance(X, Mapping), tuple(pieces), found)
 
 
-def _by_name(features: Any, parts: dict[Any, Array]) -> dict[str, list[Any]]:
+def _by_name(features: object, parts: dict[Name, Array]) -> dict[str, list[object]]:
     """For each feature what it is made of: inputs, or (input, part of it)."""
     if features is None:
         return _distinct((_label(name), [name]) for name in parts)
@@ -138,8 +141,8 @@ def _by_name(features: Any, parts: dict[Any, Array]) -> dict[str, list[Any]]:
     return _distinct((_label(name), [name]) for name in features)
 
 
-def _distinct(named: Iterable[tuple[str, list[Any]]]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+def _distinct(named: Iterable[tuple[str, list[object]]]) -> dict[str, list[object]]:
+    found: dict[str, list[object]] = {}
     for name, members in named:
         if name in found:
             raise ValueError(f"features: two are called {name[:80]!r}: name each once, as in {{'name': input}}")
@@ -147,25 +150,25 @@ def _distinct(named: Iterable[tuple[str, list[Any]]]) -> dict[str, list[Any]]:
     return found
 
 
-def _label(name: Any) -> str:
+def _label(name: object) -> str:
     return name if isinstance(name, str) else f"input {name}"
 
 
-def _masks(wanted: dict[str, list[Any]], parts: dict[Any, Array]) -> dict[str, dict[Any, NDArray[np.bool_]]]:
+def _masks(wanted: dict[str, list[object]], parts: dict[Name, Array]) -> dict[str, dict[Name, NDArray[np.bool_]]]:
     """For each feature and each input that it touches, which entries of a row belong to it."""
-    found: dict[str, dict[Any, NDArray[np.bool_]]] = {}
+    found: dict[str, dict[Name, NDArray[np.bool_]]] = {}
     for feature, members in wanted.items():
         found[feature] = {}
         for member in members:
             name, where = member if isinstance(member, tuple) and len(member) == 2 else (member, None)
-            if isinstance(name, bool) or name not in parts:
+            if not isinstance(name, Hashable) or isinstance(name, bool) or name not in parts:
                 raise ValueError(f"features: {shown(feature)} names the input {shown(name)}, but X has {listed(parts)}")
             mask = _mask(where, tuple(parts[name].shape[1:]), f"features: {feature!r}, input {name!r}")
             found[feature][name] = found[feature].get(name, np.zeros_like(mask)) | mask
     return found
 
 
-def _mask(where: Any, shape: tuple[int, ...], what: str) -> NDArray[np.bool_]:
+def _mask(where: object, shape: tuple[int, ...], what: str) -> NDArray[np.bool_]:
     mask = np.zeros(shape, dtype=bool)
     if where is None:
         return ~mask

@@ -11,46 +11,56 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance._core.kinds import Array, HostArray, Operand
 from reliance._core.words import short, shown
+from reliance.data.frames import Column, ColumnType, Frame, PandasLike, RowLabels, TellsMissing
 
 _LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
 _COLUMNS = ("Series", "Index", "ExtensionArray", "Array", "ChunkedArray")
 _LARGEST = 2**53  # integers up to here are numbers of float64, too
 
 
-def is_table(x: Any) -> bool:
+def is_table(x: object) -> bool:
     """Whether x is a table of rows and named columns, without importing any library of tables."""
     return _of_library(x) and hasattr(type(x), "columns") and not _is_column(x)
 
 
-def is_column(x: Any) -> bool:
+def is_column(x: object) -> bool:
     """Whether x is one column of such a table."""
     return _of_library(x) and _is_column(x)
 
 
-def _of_library(x: Any) -> bool:
+def _of_library(x: object) -> bool:
     library = type(x).__module__.partition(".")[0]
     return library in _LIBRARIES and library in sys.modules
 
 
-def _is_column(x: Any) -> bool:
+def _is_column(x: object) -> bool:
     """By its classes: a table's own columns answer to any name that an attribute could have."""
     return any(kind.__name__ in _COLUMNS for kind in type(x).__mro__)
 
 
-def check_aligned(**given: Any) -> None:
+def _is_pandas(x: object) -> TypeGuard[PandasLike]:
+    return hasattr(type(x), "iloc")
+
+
+def _tells_missing(x: object) -> TypeGuard[TellsMissing]:
+    return hasattr(type(x), "isna")
+
+
+def check_aligned(**given: object) -> None:
     """Rows are matched by position: an error if two of the arguments have the same row labels in another order.
 
     Other labels, as after a `reset_index` of one of them, say nothing of the order.
     """
-    known: dict[str, Any] = {}
+    known: dict[str, RowLabels] = {}
     for name, x in given.items():
-        own = x.index if _of_library(x) and hasattr(type(x), "iloc") else None
+        own = x.index if _of_library(x) and _is_pandas(x) else None
         if own is None:
             continue
         for other, index in known.items():
@@ -62,7 +72,7 @@ def check_aligned(**given: Any) -> None:
         known[name] = own
 
 
-def _same_labels(one: Any, other: Any) -> bool:
+def _same_labels(one: RowLabels, other: RowLabels) -> bool:
     try:
         return bool(one.sort_values().equals(other.sort_values()))
     except TypeError:  # labels of several kinds
@@ -84,17 +94,17 @@ class Table:
     """
 
     names: tuple[str, ...]
-    array: NDArray[Any]
+    array: HostArray
     coded: tuple[int, ...]
-    _frame: Any
+    _frame: Frame
     _speakers: Mapping[int, NDArray[np.int64]]  # for each code the first row that has its value
-    _masked: Mapping[int, Any]  # columns of pandas' own types, and what numbers they hold
-    _labels: Sequence[Any]  # the names as the table has them: pandas knows other names than text
+    _masked: Mapping[int, ColumnType]  # columns of pandas' own types, and what numbers they hold
+    _labels: Sequence[object]  # the names as the table has them: pandas knows other names than text
 
     def dtype(self, j: int) -> str:
         """What the table's own library calls the type of a column."""
         native = self._frame[:, j].to_native()
-        return str(native.dtype if hasattr(type(native), "dtype") else native.type)
+        return str(getattr(native, "dtype" if hasattr(type(native), "dtype") else "type"))
 
     def texts(self, j: int) -> tuple[str, ...]:
         """The value behind each code of a column, in words."""
@@ -102,7 +112,7 @@ class Table:
         pairs = zip(values.to_list(), values.is_null().to_list(), strict=True)
         return tuple("missing" if absent or value != value else str(value) for value, absent in pairs)
 
-    def decode(self, block: NDArray[Any]) -> Any:
+    def decode(self, block: HostArray) -> object:
         """Rows of the engine, ``(m, P)``, as a table of the user's own kind with the user's own types."""
         import narwhals as nw
 
@@ -119,14 +129,15 @@ class Table:
             native.columns = self._labels
         return native
 
-    def _values(self, block: NDArray[Any], j: int) -> Any:
+    def _values(self, block: HostArray, j: int) -> Frame:
         import narwhals as nw
 
         rows = self._speakers[j][block[:, j].astype(np.int64)]
-        return nw.maybe_reset_index(self._frame.select(self.names[j])[rows])
+        values: Frame = nw.maybe_reset_index(self._frame.select(self.names[j])[rows])
+        return values
 
 
-def _with_types(frame: Any, schema: Mapping[str, Any], block: NDArray[Any]) -> Any:
+def _with_types(frame: Frame, schema: Mapping[str, ColumnType], block: HostArray) -> Frame:
     import narwhals as nw
 
     changed = [
@@ -137,7 +148,7 @@ def _with_types(frame: Any, schema: Mapping[str, Any], block: NDArray[Any]) -> A
     return frame.with_columns(changed) if changed else frame
 
 
-def _fits(values: NDArray[Any], dtype: Any) -> bool:
+def _fits(values: HostArray, dtype: ColumnType) -> bool:
     """Whether a type can hold values that a sampler made: a mean plus a residual is rarely a whole number."""
     import narwhals as nw
 
@@ -146,7 +157,7 @@ def _fits(values: NDArray[Any], dtype: Any) -> bool:
     return not dtype.is_integer() or bool(np.all(values == np.trunc(values)))
 
 
-def _opened(x: Any, name: str) -> Any:
+def _opened(x: object, name: str) -> Frame:
     """A table of narwhals, or why x is none."""
     try:
         import narwhals as nw
@@ -154,13 +165,15 @@ def _opened(x: Any, name: str) -> Any:
         raise ImportError(f"{name} is a table: install reliance[tables], which reads it, or pass an array") from error
     if type(x).__name__ == "RecordBatch":
         raise TypeError(f"{name} is a RecordBatch of pyarrow: pass the table, pyarrow.Table.from_batches([{name}])")
-    if hasattr(type(x), "iloc") and x.columns.nlevels > 1:
+    levels = x.columns.nlevels if _is_pandas(x) else 1
+    if levels > 1:
         raise ValueError(
-            f"{name} has columns of {x.columns.nlevels} levels (a MultiIndex): give each one name, for instance "
+            f"{name} has columns of {levels} levels (a MultiIndex): give each one name, for instance "
             f"{name}.set_axis(['_'.join(map(str, c)) for c in {name}.columns], axis=1)"
         )
     try:
-        return nw.from_native(x, eager_only=True)
+        frame: Frame = nw.from_native(x, eager_only=True)
+        return frame
     except TypeError as error:  # a lazy table of polars, say
         raise TypeError(
             f"{name} is a {type(x).__name__}, which is no table in memory: pass {name}.collect(), or an array"
@@ -169,7 +182,7 @@ def _opened(x: Any, name: str) -> Any:
         raise ValueError(f"{name}: {short(str(error), 200)}; rename the columns") from error
 
 
-def read(x: Any, name: str) -> Table:
+def read(x: object, name: str) -> Table:
     """A table, checked."""
     frame = _opened(x, name)
     import narwhals as nw
@@ -193,19 +206,19 @@ def read(x: Any, name: str) -> Table:
     return Table(names, array, tuple(speakers), nw.maybe_reset_index(frame), speakers, masked, labels)
 
 
-def column_labels(x: Any, name: str = "X") -> list[Any]:
+def column_labels(x: object, name: str = "X") -> list[str]:
     """The names of a table's columns, as it has them."""
     return list(_opened(x, name).columns)
 
 
-def _numbers(series: Any) -> NDArray[Any] | None:
+def _numbers(series: Column) -> HostArray | None:
     """The column as numbers, if it holds nothing else and float64 has all of them."""
     import narwhals as nw
 
     plain = series.dtype.is_numeric() and not series.dtype.is_decimal()
     if not (plain or series.dtype == nw.Boolean) or not _is_plain(series):
         return None
-    values: NDArray[Any] = series.to_numpy()
+    values: HostArray = series.to_numpy()
     if values.dtype.kind not in "biuf":
         return None
     if values.dtype.kind in "iu" and values.size and max(abs(int(values.min())), abs(int(values.max()))) > _LARGEST:
@@ -213,30 +226,30 @@ def _numbers(series: Any) -> NDArray[Any] | None:
     return values
 
 
-def _is_masked(series: Any) -> bool:
+def _is_masked(series: Column) -> bool:
     """Whether a column is of a type that only pandas has."""
     native = series.to_native()
-    return hasattr(type(native), "iloc") and not isinstance(native.dtype, np.dtype)
+    return _is_pandas(native) and not isinstance(native.dtype, np.dtype)
 
 
-def _is_plain(series: Any) -> bool:
+def _is_plain(series: Column) -> bool:
     """No entry is missing; of pandas' own types, which have a mask, NaN neither: it would come back as missing."""
     native = series.to_native()
-    if hasattr(type(native), "iloc"):
+    if _is_pandas(native):
         if isinstance(native.dtype, np.dtype):
             return native.dtype.kind in "biuf"
         return int(series.null_count()) == 0 and not bool(np.isnan(series.to_numpy().astype(np.float64)).any())
     return int(series.null_count()) == 0
 
 
-def _codes(series: Any, name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _codes(series: Column, name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     values = zip(series.to_list(), series.is_null().to_list(), strict=True)
     return codes_of([_MISSING if absent else value for value, absent in values], name)
 
 
-def codes_of(values: Sequence[Any], name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def codes_of(values: Sequence[object], name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """A code for each row, equal for equal values, in order of appearance; and the first row of each code."""
-    known: dict[Any, int] = {}
+    known: dict[object, int] = {}
     codes = np.empty(len(values))
     first: list[int] = []
     for row, value in enumerate(values):
@@ -257,7 +270,7 @@ def codes_of(values: Sequence[Any], name: str) -> tuple[NDArray[np.float64], NDA
 _MISSING = object()
 
 
-def as_column(x: Any, name: str) -> NDArray[Any]:
+def as_column(x: object, name: str) -> HostArray:
     """Labels or weights that come as a column, or as a table of them, (n,) or (n, columns): as NumPy."""
     import narwhals as nw
 
@@ -274,17 +287,17 @@ def as_column(x: Any, name: str) -> NDArray[Any]:
         missing, values = int(series.null_count()), series.to_numpy()
     except TypeError:  # pandas.Index, pandas.Categorical and arrow arrays are columns, too, but not series
         values = np.asarray(x)
-        missing = int(np.sum(x.isna())) if hasattr(type(x), "isna") else 0
+        missing = int(np.sum(x.isna())) if _tells_missing(x) else 0
     if missing:
         raise ValueError(f"{name} holds {missing} missing values: drop those rows")
     text = values.dtype.kind == "O" and all(isinstance(value, str) for value in values)
     return np.asarray(values.astype(str) if text else values)
 
 
-def called(predict: Callable[[Any], Any], table: Table) -> Callable[[NDArray[Any]], Any]:
+def called(predict: Callable[[Operand], Array], table: Table) -> Callable[[HostArray], Array]:
     """``predict`` of tables, as a function of the engine's numbers; predictions that are a column become an array."""
 
-    def of_numbers(block: NDArray[Any]) -> Any:
+    def of_numbers(block: HostArray) -> Array:
         given = table.decode(block)
         try:
             answer = predict(given)
@@ -298,7 +311,7 @@ def called(predict: Callable[[Any], Any], table: Table) -> Callable[[NDArray[Any
     return of_numbers
 
 
-def numeric_columns(x: Any, name: str) -> dict[str, NDArray[Any]]:
+def numeric_columns(x: object, name: str) -> dict[str, HostArray]:
     """Each column of a table of numbers, by name."""
     table = read(x, name)
     check_numbers(table, range(len(table.names)), name)

@@ -16,10 +16,11 @@ from reliance._core.streams import Indices, RandomState, resolve_key
 from reliance._core.words import listed, shown
 from reliance.data import rows as data
 from reliance.data.features import Feature
+from reliance.data.passed import FeaturesLike
 from reliance.data.rows import Rows
 from reliance.engine.stores import ArrayStore, Store
 from reliance.losses.checks import check_takes_weights
-from reliance.losses.functions import Loss, Metric, compares_labels, resolve_all
+from reliance.losses.functions import Loss, LossLike, Metric, compares_labels, resolve_all
 from reliance.models import adapting, calling, several_inputs
 from reliance.models.calling import Model
 from reliance.models.default_losses import default_loss
@@ -129,8 +130,8 @@ def prepare(
     model: object,
     X: object,
     y: object,
-    features: object = None,
-    loss: object = None,
+    features: FeaturesLike = None,
+    loss: LossLike | Sequence[LossLike] | None = None,
     weights: object = None,
     rng: RandomState = None,
     run: Run | None = None,
@@ -160,8 +161,9 @@ def assembled(
         adapted = calling.on_arrays_of(adapting.adapt(model, losses), rows.X)
     else:
         inputs = several_inputs.at_home(rows.inputs, model)
-        flat, y = (None if a is None else arrays.beside(a, inputs.array) for a in (rows.flat, rows.y))
-        rows = dataclasses.replace(rows, flat=flat, y=y, inputs=inputs)
+        numbers = inputs.array
+        y = None if rows.y is None else arrays.beside(rows.y, numbers)
+        rows = dataclasses.replace(rows, flat=numbers, y=y, inputs=inputs)
         adapted = several_inputs.of_row_numbers(adapting.adapt(model, losses), inputs)
     if rows.table is not None:
         adapted = calling.on_table(adapted, rows.table)
@@ -200,7 +202,7 @@ def check_labels(functions: Sequence[Loss | Metric], y: Array | None) -> None:
 def _target(function: Loss | Metric, y: Array | None, model: Model) -> Array | None:
     """What predictions are compared with; labels as positions among the model's classes where it has them."""
     check_labels([function], y)
-    if function.target == "prediction":
+    if function.target == "prediction" or y is None:
         return None
     if model.classes is None or not compares_labels(function):
         return y

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
-from reliance._core.arrays import Array, Device, Namespace, device, itemsize, namespace
+from reliance._core.arrays import device, itemsize, namespace
+from reliance._core.kinds import Array, Device, Namespace
 from reliance.data.features import Feature
 from reliance.engine import kernels
 from reliance.engine.problems import Problem
@@ -111,7 +111,7 @@ class PreactivationStore:
         return last[1]
 
     @property
-    def switched(self) -> Callable[[Any, Array, Array], Array]:
+    def switched(self) -> Callable[[tuple[Array, Array], Array, Array], Array]:
         return kernels.summed_rows
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reliance._core.kinds import HostArray
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.engine.constant_plans import Constants, ConstantStore
@@ -35,7 +35,7 @@ class Held(NamedTuple):
     """
 
     rows: Indices
-    values: NDArray[Any]
+    values: HostArray
     place: Indices
     spread: float
 

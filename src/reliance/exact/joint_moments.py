@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array, HostArray
 from reliance.data.features import Feature
 
 Floats = NDArray[np.float64]
@@ -95,7 +95,7 @@ class JointSums:
         self.gathered = _aligned(rows, width)
         self.room = _aligned(rows, features), _aligned(rows, features), _aligned(rows, features)
 
-    def add(self, flat: NDArray[Any], e: Floats, w: Floats | None, coef: Floats) -> Floats:
+    def add(self, flat: HostArray, e: Floats, w: Floats | None, coef: Floats) -> Floats:
         """Add rows (m, P) with their residuals and weights (m,); returns ``flat @ coef``, which costs little here."""
         products, rows = np.empty(len(e)), self.effects.chunk_rows
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # `centred` sees what came of it
@@ -177,5 +177,5 @@ def _aligned(rows: int, width: int, values: Floats | None = None) -> Floats:
     return found
 
 
-def _float64(x: NDArray[Any]) -> Floats:
+def _float64(x: HostArray) -> Floats:
     return np.asarray(x, dtype=np.float64)

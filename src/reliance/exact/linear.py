@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from reliance import inference
 from reliance._core import arrays
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.engine import known_models

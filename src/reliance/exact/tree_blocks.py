@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from typing import NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays, tracing
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array, DType, HostArray
 from reliance.engine import kernels
 from reliance.engine.executors import Base
 from reliance.engine.problems import Problem
 from reliance.engine.rounding import ROUNDING
 from reliance.exact.cells import Cells
-from reliance.exact.leaf_masks import Skeleton, fold_trees, mask_tables
+from reliance.exact.leaf_masks import Skeleton, Tree, fold_trees, mask_tables, running_sum
 from reliance.exact.walks import Pieces, walk_tables
 from reliance.losses import functions as _losses
 from reliance.losses.functions import Loss
@@ -30,6 +30,8 @@ from reliance.losses.outputs import is_whole
 from reliance.models.ensembles import Ensemble, Finish
 
 Floats = NDArray[np.float64]
+Given = TypeVarTuple("Given")
+Answer = TypeVar("Answer")
 # Rows of a block: a tree's part should stay in a core's cache, and an operation be worth its call.
 MASK_ROWS, WALK_ROWS, ACCELERATOR_ROWS = 2048, 256, 2**15
 # Bytes of a walk with its copies, and for each output of it; on how many rows walks are counted, and by how much more
@@ -68,7 +70,7 @@ def table_sums(context: Context, changes: Array, rows: Rows, counts: Array) -> A
     """
     xp = arrays.namespace(changes)
     outputs, m, b = changes.shape
-    moves = arrays.running_sum(changes)
+    moves = running_sum(changes)
     raw = xp.permute_dims(rows.raw, (1, 0))[:, None, :] + moves
     raw = xp.reshape(xp.permute_dims(raw, (1, 2, 0)), (m * b, outputs))
     targets = tuple(_repeated(target, m) for target in rows.targets)
@@ -126,7 +128,7 @@ def _repeated(x: Array, m: int) -> Array:
     return xp.reshape(xp.broadcast_to(x[None, ...], (m, *x.shape)), (m * x.shape[0], *x.shape[1:]))
 
 
-def _folded(context: Context, table: Array, codes: Array, trees: Any) -> Array:
+def _folded(context: Context, table: Array, codes: Array, trees: list[Tree[Array]]) -> Array:
     return fold_trees(table, codes, trees)
 
 
@@ -144,7 +146,7 @@ class Setting:
     bones: Skeleton
 
     @cached_property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """Of raw outputs: the widest."""
         return arrays.sum_dtype(self.problem.xp, self.problem.device)
 
@@ -173,22 +175,27 @@ class Setting:
         cut, weights = slice(rows.start, rows.stop), self.base.weights
         return Rows(raw, tuple(t[cut, ...] for t in self.base.targets), None if weights is None else weights[cut])
 
-    def own_predictions(self, raw: Array) -> NDArray[Any]:
+    def own_predictions(self, raw: Array) -> HostArray:
         """On the host, to be compared with the library's."""
         finish = self.ensemble.finish
         return arrays.to_host(predicted(self.context, raw) if finish.exact else finish(raw))
 
-    def floats(self, values: Any) -> Array:
+    def floats(self, values: HostArray) -> Array:
         return arrays.from_host(values, self.problem.xp, self.problem.device, self.dtype)
 
-    def integers(self, values: Any) -> Array:
+    def integers(self, values: HostArray) -> Array:
         xp = self.problem.xp
         return arrays.from_host(values, xp, self.problem.device, arrays.index_dtype(xp))
 
-    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def compiled(self, function: Callable[[Context, *Given], Answer]) -> Callable[[*Given], Answer]:
         """``function`` with the context, on JAX compiled."""
-        bound = partial(function, self.context)
-        return bound if arrays.is_mutable(self.problem.xp) else tracing.traced(bound, function.__name__)
+        context = self.context
+
+        def bound(*data: *Given) -> Answer:
+            return function(context, *data)
+
+        name = getattr(function, "__name__", "sums")
+        return bound if arrays.is_mutable(self.problem.xp) else tracing.traced(bound, name)
 
     def padded(self, size: int) -> int:
         """On JAX, where a shape is a compilation, sizes are powers of two."""
@@ -202,7 +209,7 @@ class TreeEngine(Protocol):
     row_bytes: int
     held_bytes: int
 
-    def block(self, rows: range) -> tuple[NDArray[Any], list[Floats]]:
+    def block(self, rows: range) -> tuple[HostArray, list[Floats]]:
         """Own predictions of the rows; for each measured column its packed sums, one loss after the other."""
         ...
 
@@ -233,7 +240,7 @@ class MaskEngine:
         self.row_bytes = 8 * (tables.lines + 5 * tables.widest + (4 * tables.outputs + 4 * len(problem.losses)) * width)
         self.held_bytes = 8 * len(columns) * problem.n + tables.nbytes
 
-    def _lines(self, place: int) -> Any:
+    def _lines(self, place: int) -> list[slice] | Array:
         """Where the cells of a measured column stand in the table: slices, or indices where shapes are padded."""
         tables, size = self.tables, self.sizes[place]
         first = [k * tables.cells + tables.start[place] for k in range(tables.outputs)]
@@ -246,14 +253,14 @@ class MaskEngine:
     def width(self, cells: Cells) -> int:
         return self.setting.padded(cells.number)
 
-    def _changes(self, table: Array, lines: Any) -> Array:
+    def _changes(self, table: Array, lines: list[slice] | Array) -> Array:
         xp = self.setting.problem.xp
         if not isinstance(lines, list):
             taken = xp.take(table, lines, axis=0)
             return xp.reshape(taken, (self.tables.outputs, -1, table.shape[1]))
         return table[None, lines[0], :] if len(lines) == 1 else xp.stack([table[cut, :] for cut in lines])
 
-    def block(self, rows: range) -> tuple[NDArray[Any], list[Floats]]:
+    def block(self, rows: range) -> tuple[HostArray, list[Floats]]:
         setting, tables = self.setting, self.tables
         xp = setting.problem.xp
         codes = self.codes[:, rows.start : rows.stop]
@@ -291,7 +298,7 @@ class WalkEngine:
         self.row_bytes += 40 * int(self.edge[-1]) * sum(is_whole(function) for function in problem.losses)
         self.held_bytes = self.codes.nbytes + 5 * 8 * len(setting.ensemble.feature) + 64 * int(self.edge[-1])
 
-    def block(self, rows: range) -> tuple[NDArray[Any], list[Floats]]:
+    def block(self, rows: range) -> tuple[HostArray, list[Floats]]:
         setting, codes = self.setting, self.codes[:, rows.start : rows.stop]
         own, pieces = self.tables.pieces(codes)
         raw = setting.floats(own + setting.ensemble.offset)
@@ -300,8 +307,8 @@ class WalkEngine:
         padding = max(setting.padded(e), 1) - e
         moves = setting.floats(np.pad(pieces.change, ((0, padding), (0, 0))))
         row = setting.integers(np.pad(pieces.row, (0, padding)))
-        changes, flags = self.changes(moves, data, row)
-        changes, flags = arrays.to_host(changes)[:, :e].astype(np.float64), arrays.to_host(flags)
+        changes, flags = (arrays.to_host(part) for part in self.changes(moves, data, row))
+        changes = changes[:, :e].astype(np.float64)
         weights = setting.problem.host_weights
         weights = None if weights is None else weights[rows.start : rows.stop]
         lines = [
@@ -314,7 +321,7 @@ class WalkEngine:
         return cells.number
 
     def _packed(
-        self, pieces: Pieces, change: Floats, weights: Floats | None, b: int, flags: NDArray[Any], whole: bool
+        self, pieces: Pieces, change: Floats, weights: Floats | None, b: int, flags: HostArray, whole: bool
     ) -> list[Floats]:
         """For each column what `kernels.tile_sums` packs, from the change of the loss in each piece."""
         columns, edge = len(self.codes), self.edge

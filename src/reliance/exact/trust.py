@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
 from reliance._core.checks import warn
+from reliance._core.kinds import Array
 from reliance.engine.executors import Base, predict_rows
 from reliance.engine.problems import Problem
 from reliance.engine.shapes import call_rows
@@ -115,7 +115,8 @@ def _probe(problem: Problem, base: Base, lenders: Array | None = None) -> Probe:
 
 def _called(problem: Problem, block: Array) -> Array:
     shaped = problem.xp.reshape(block, (block.shape[0], *problem.store.shape))
-    return predict_rows(problem.model, shaped, call_rows(problem))
+    predictions: Array = predict_rows(problem.model, shaped, call_rows(problem))
+    return predictions
 
 
 def _products(flat: Array, coef: Floats) -> Floats:

@@ -11,7 +11,7 @@ The walks are integers and branches, and run on the host; what is computed from 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,8 +53,8 @@ class Walks(NamedTuple):
     missing: Flags
 
     def at(self, index: Indices) -> Walks:
-        parts: Any = (np.take(array, index) for array in self)
-        return Walks(*parts)
+        lane, column, first, stop = (np.take(array, index) for array in self[:4])
+        return Walks(lane, column, first, stop, np.take(self.missing, index))
 
     @property
     def alive(self) -> Indices:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from reliance._core.arrays import Array, is_floating, namespace, to_host
+from reliance._core.arrays import is_floating, namespace, to_host
+from reliance._core.kinds import Array
 from reliance._core.words import shown
 from reliance.losses.formulas import Host, float_dtype, is_numeric
 from reliance.losses.functions import Loss, Metric, check_shapes, conform, own_columns, takes_weights

@@ -8,23 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from reliance._core.arrays import (
-    Array,
-    DType,
-    Namespace,
-    device,
-    index_dtype,
-    is_floating,
-    namespace,
-    sum_dtype,
-    to_host,
-)
+from reliance._core.arrays import device, index_dtype, is_floating, namespace, sum_dtype, to_host
+from reliance._core.kinds import Array, DType, HostArray, Namespace
 
-Host: TypeAlias = np.ndarray[Any, Any]
+Host: TypeAlias = HostArray
 
 
 def float_dtype(xp: Namespace, x: Array) -> DType:

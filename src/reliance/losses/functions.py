@@ -9,15 +9,16 @@ wrap when they are subtracted, nor half precision lose what they differ by.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
-from reliance._core.arrays import Array, device, map_draws, namespace, sum_dtype
+from reliance._core.arrays import device, map_draws, namespace, sum_dtype
+from reliance._core.kinds import Array, Operand
 from reliance._core.words import listed, shown
 from reliance.losses import formulas
 from reliance.losses.formulas import Host, float_dtype, is_numeric
@@ -57,7 +58,7 @@ class Loss:
     """
 
     name: str
-    rows: Callable[[Array, Array], Array]
+    rows: Callable[[Operand, Operand], Array]
     target: str = "any"
     output: str = "value"
     valid: Callable[[Array], Array] | None = None
@@ -124,7 +125,7 @@ def _check_fields(loss: Loss | Metric, *functions: object) -> None:
             raise ValueError(f"{kind}: {field}={shown(given)} is unknown; use one of {', '.join(known)}.")
 
 
-def _name(function: Any) -> str:
+def _name(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
@@ -182,10 +183,13 @@ accuracy = Metric(formulas.MeanOf(formulas.inaccuracy), formulas.inaccuracy, nam
 
 _NUMBERS = (squared_error, absolute_error, huber(), pinball(), poisson_deviance, prediction_shift)
 _LABELS = (log_loss, cross_entropy, zero_one, hinge)
+# A name, a function (y, prediction) -> one loss a row, or one of the two above.
+LossLike: TypeAlias = str | Loss | Metric | Callable[..., Operand]
+
 _KNOWN: dict[str, Loss | Metric] = {loss.name: loss for loss in (*_NUMBERS, *_LABELS, auc, r2, rmse, accuracy)}
 
 
-def resolve(loss: Any) -> Loss | Metric:
+def resolve(loss: LossLike) -> Loss | Metric:
     """The loss that a name, a function ``(y, prediction) -> per-row losses``, a `Loss` or a `Metric` stands for."""
     if isinstance(loss, Loss | Metric):
         return loss
@@ -212,7 +216,7 @@ _OURS = {
 }
 
 
-def _check_order(loss: Any) -> None:
+def _check_order(loss: Callable[..., Operand]) -> None:
     """A loss of torch or optax takes the prediction first, and torch's give one number for all rows by default."""
     function, given = (loss.func, loss.keywords) if isinstance(loss, partial) else (loss, getattr(loss, "__dict__", {}))
     home = str(function.__module__ if hasattr(function, "__name__") else type(function).__module__)
@@ -230,7 +234,7 @@ def _check_order(loss: Any) -> None:
     )
 
 
-def resolve_all(loss: Any) -> tuple[Loss | Metric, ...]:
+def resolve_all(loss: LossLike | Sequence[LossLike]) -> tuple[Loss | Metric, ...]:
     """`resolve` of one loss, or of each in a list or tuple."""
     found = tuple(resolve(one) for one in (loss if isinstance(loss, list | tuple) else (loss,)))
     if not found:
@@ -322,7 +326,7 @@ def draw_losses(metric: Metric, y: Array, predictions: Array, weights: Array | N
         return map_draws(one, predictions)
 
 
-def _shaped(loss: Loss | Metric, answer: Any, shape: tuple[int, ...], remedy: str) -> Array:
+def _shaped(loss: Loss | Metric, answer: Array, shape: tuple[int, ...], remedy: str) -> Array:
     if isinstance(answer, np.ma.MaskedArray):
         raise TypeError(f"loss {shown(loss.name)} returned a masked array: return a loss for every row.")
     given = getattr(answer, "shape", None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reliance._core.arrays import Array, namespace
+from reliance._core.arrays import namespace
+from reliance._core.kinds import Array
 from reliance.losses.formulas import float_dtype
 from reliance.losses.functions import Loss, Metric
 

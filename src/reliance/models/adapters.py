@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
-from reliance._core.arrays import Array, describe, is_array
+from reliance._core.arrays import describe, is_array
+from reliance._core.kinds import Array, HostArray
 from reliance._core.words import listed, shown
+from reliance.models.libraries import KerasModel
+
+# Names of what onnxruntime runs on, in order of preference, each perhaps with options.
+Providers: TypeAlias = str | Sequence[str | tuple[str, Mapping[str, object]]]
 
 # The types of ONNX that arrays can have, and NumPy's names for them.
 _TYPES = {
@@ -24,21 +28,24 @@ _TYPES = {
 }
 
 
-def is_keras(model: object) -> bool:
+def is_keras(model: object) -> TypeGuard[KerasModel]:
     """Without importing Keras: whoever has a model of it has imported it."""
     keras = sys.modules.get("keras")
     return keras is not None and hasattr(keras, "Model") and isinstance(model, keras.Model)
 
 
-def keras_predict(model: Any) -> Callable[[Array], Array]:
+def keras_predict(model: KerasModel) -> Callable[[Array], Array]:
     """A Keras model in inference mode: NumPy gives NumPy, arrays of its backend stay where they are."""
     import keras
 
     def predict(*inputs: Array, **named: Array) -> Array:
-        given: Any = named or (inputs[0] if len(inputs) == 1 else list(inputs))
-        answer = model(given, training=False)
+        given: object = named or (inputs[0] if len(inputs) == 1 else list(inputs))
+        answer: Array = model(given, training=False)
         first = next(iter(named.values())) if named else inputs[0]
-        return keras.ops.convert_to_numpy(answer) if isinstance(first, np.ndarray) else answer
+        if not isinstance(first, np.ndarray):
+            return answer
+        host: HostArray = keras.ops.convert_to_numpy(answer)
+        return host
 
     return predict
 
@@ -46,7 +53,7 @@ def keras_predict(model: Any) -> Callable[[Array], Array]:
 class OnnxModel:
     """A model in a file of ONNX, run by onnxruntime: see `reliance.models.onnx`."""
 
-    def __init__(self, path: str | os.PathLike[str], output: str | int, providers: str | Sequence[Any]) -> None:
+    def __init__(self, path: str | os.PathLike[str], output: str | int, providers: Providers) -> None:
         try:
             import onnxruntime
         except ImportError as error:
@@ -86,7 +93,7 @@ class OnnxModel:
                     "the model with a dynamic first axis"
                 )
 
-    def __call__(self, *arrays: NDArray[Any], **named: NDArray[Any]) -> NDArray[Any]:
+    def __call__(self, *arrays: HostArray, **named: HostArray) -> HostArray:
         given = named or dict(zip(self.inputs, arrays, strict=False))
         if set(given) != set(self.inputs) or len(arrays) > len(self.inputs):
             raise TypeError(f"{self.__qualname__} has the inputs {listed(self.inputs)}: pass X as one array for each")
@@ -99,7 +106,7 @@ class OnnxModel:
             )
         return answer
 
-    def _cast(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+    def _cast(self, name: str, array: HostArray) -> HostArray:
         wanted = np.dtype(_TYPES[self.inputs[name].type])
         if not isinstance(array, np.ndarray):
             given = describe(array) if is_array(array) else type(array).__name__
@@ -110,7 +117,7 @@ class OnnxModel:
 
 
 def onnx(
-    path: str | os.PathLike[str], *, output: str | int = 0, providers: str | Sequence[Any] = "CPUExecutionProvider"
+    path: str | os.PathLike[str], *, output: str | int = 0, providers: Providers = "CPUExecutionProvider"
 ) -> OnnxModel:
     """A model from a file of ONNX, called on NumPy arrays (`onnxruntime`).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from reliance._core.words import shown
@@ -24,15 +25,13 @@ def _adapted(model: object, functions: Functions) -> Model | None:
 
 
 def _keras(model: object, functions: Functions) -> Model | None:
-    if not adapters.is_keras(model) or is_torch_module(model):  # on its torch backend it is a torch module
+    if is_torch_module(model) or not adapters.is_keras(model):  # on its torch backend it is a torch module
         return None
     return Model(adapters.keras_predict(model), model)
 
 
 def _torch_module(model: object, functions: Functions) -> Model | None:
-    if not is_torch_module(model):
-        return None
-    return Model(model, model, session=lambda: evaluation_mode(model))  # type: ignore[arg-type]
+    return Model(model, model, session=partial(evaluation_mode, model)) if is_torch_module(model) else None
 
 
 def _booster(model: object, functions: Functions) -> Model | None:

@@ -7,23 +7,23 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.arrays import (
-    Array,
     describe,
     device,
     from_host,
     inference_only,
     is_array,
+    is_floating,
     is_out_of_memory,
     namespace,
     same_device,
     to_host,
 )
+from reliance._core.kinds import Array, HostArray, Operand
 from reliance._core.words import shown
 from reliance.data import tables
 from reliance.data.tables import Table
@@ -31,7 +31,7 @@ from reliance.models import ensembles, tree_readers
 from reliance.models.adapters import onnx
 from reliance.models.ensembles import Ensemble
 from reliance.models.modules import home as torch_home
-from reliance.models.modules import is_torch_module
+from reliance.models.modules import in_dtype, is_torch_module, is_torch_sequence
 from reliance.models.probes import probe
 from reliance.models.untouched import inherits, plain_torch
 
@@ -66,9 +66,9 @@ class Model:
         Where several methods of an estimator answer side by side: the columns of each (`responses.SideBySide`).
     """
 
-    predict: Callable[[Array], Array]
-    source: Any
-    classes: NDArray[Any] | None = None
+    predict: Callable[[Operand], Array]
+    source: object
+    classes: HostArray | None = None
     block_rows: int | None = None
     session: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
     method: str | None = None
@@ -130,7 +130,7 @@ class FirstLayer:
     """
 
     weight: Array
-    bias: Any
+    bias: Array | float
     rest: Callable[[Array], Array]
 
     def __call__(self, X: Array) -> Array:
@@ -143,20 +143,19 @@ def _check_width(X: Array, factor: Array, name: str) -> None:
         raise ValueError(f"{name} has shape {tuple(factor.shape)}, but X has {X.shape[-1]} columns: one entry for each")
 
 
-def first_layer(model: Any) -> FirstLayer | None:
+def first_layer(model: object) -> FirstLayer | None:
     """The model as a first affine layer and the rest, if it is known to be that."""
     if isinstance(model, FirstLayer):
         return model if inherits(model, ("__call__",), "reliance") else None
-    if not is_torch_module(model):
+    if not is_torch_sequence(model):
         return None
     import torch
 
-    if type(model) is not torch.nn.Sequential or len(model) < 2 or type(model[0]) is not torch.nn.Linear:
+    first = model[0] if len(model) > 1 else None
+    if first is None or type(first) is not torch.nn.Linear or not (plain_torch(model) and plain_torch(first)):
         return None
-    if not (plain_torch(model) and plain_torch(model[0])):
-        return None
-    bias = 0.0 if model[0].bias is None else model[0].bias.detach()
-    return FirstLayer(model[0].weight.detach().T, bias, model[1:])
+    bias = 0.0 if first.bias is None else first.bias.detach()
+    return FirstLayer(first.weight.detach().T, bias, model[1:])
 
 
 def ensemble_of(model: Model) -> Ensemble | None:
@@ -188,9 +187,9 @@ def on_arrays_of(model: Model, X: Array) -> Model:
     with inference_only(namespace(X)):
         own, other = to_host(ensemble(X)), to_host(ensemble(replaced))
         clear = ensembles.settled(ensemble, to_host(ensemble.raw(replaced)))
-    if not ensembles.agrees(ensemble, own, model.predict(to_host(X))):
+    if not ensembles.agrees(ensemble, own, to_host(model.predict(to_host(X)))):
         return model
-    if not ensembles.agrees(ensemble, other[clear], np.asarray(model.predict(to_host(replaced)))[clear]):
+    if not ensembles.agrees(ensemble, other[clear], to_host(model.predict(to_host(replaced)))[clear]):
         return model
     return dataclasses.replace(model, predict=ensemble, trees=ensemble, block_rows=None)
 
@@ -206,7 +205,7 @@ def on_table(model: Model, table: Table) -> Model:
     return dataclasses.replace(model, predict=tables.called(model.predict, table), method=method)
 
 
-def _takes_arrays(model: Any, names: Sequence[str]) -> bool:
+def _takes_arrays(model: object, names: Sequence[str]) -> bool:
     """Whether a model does not know tables, or was fitted without the names of this one."""
     if is_torch_module(model) or isinstance(model, Linear | FirstLayer | Ensemble):
         return True
@@ -215,7 +214,7 @@ def _takes_arrays(model: Any, names: Sequence[str]) -> bool:
     return list(names) != list(getattr(model, "feature_names_", ()))  # CatBoost's own word for them
 
 
-def linear_form(model: Any) -> tuple[NDArray[np.float64], float] | None:
+def linear_form(model: object) -> tuple[NDArray[np.float64], float] | None:
     """Coefficients (P,) and intercept of a model that is known to be linear with one output; None otherwise."""
     if isinstance(model, Linear):
         own = inherits(model, ("__call__",), "reliance")
@@ -245,7 +244,7 @@ def linear_form(model: Any) -> tuple[NDArray[np.float64], float] | None:
     return coef, constant
 
 
-def never_writes(model: Any) -> bool:
+def never_writes(model: object) -> bool:
     """Whether a model is known to leave its input as it is, so that the rows need not be copied for it."""
     if type(model) is Linear:
         return True
@@ -257,7 +256,7 @@ def never_writes(model: Any) -> bool:
 
 
 @contextlib.contextmanager
-def unchecked(model: Any) -> Iterator[None]:
+def unchecked(model: object) -> Iterator[None]:
     """Without scikit-learn's look at every number, for models that `never_writes` knows: they predict NaN from NaN."""
     if type(model) is Linear:
         yield
@@ -272,7 +271,9 @@ def name_of(model: object) -> str:
     return getattr(model, "__qualname__", None) or type(model).__name__
 
 
-def at_home(model: Any, X: Array, y: Array | None, weights: Array | None) -> tuple[Array, Array | None, Array | None]:
+def at_home(
+    model: object, X: Array, y: Array | None, weights: Array | None
+) -> tuple[Array, Array | None, Array | None]:
     """Move the data, once and explicitly, to the device of a torch module, floating rows to its dtype if it has one.
 
     NumPy data go where the module is. A tensor on another device is an error: which of the two moves is the user's
@@ -285,21 +286,22 @@ def at_home(model: Any, X: Array, y: Array | None, weights: Array | None) -> tup
     home = torch_home(model)
     dev, dtype = (device(xp.empty(0)), None) if home is None else home
     if isinstance(X, np.ndarray):
-        X, y, weights = (None if a is None else from_host(a, xp, dev) for a in (X, y, weights))
+        y, weights = (a if a is None else from_host(to_host(a), xp, dev) for a in (y, weights))
+        X = from_host(X, xp, dev)
     elif namespace(X) is not xp:
         raise TypeError(f"X is a {describe(X)} but the model is a torch module: pass X as a torch tensor")
-    elif X.device != dev:
+    elif device(X) != dev:
         raise ValueError(
-            f"X is on {X.device} but the model's parameters are on {dev}: move one of them, for instance "
+            f"X is on {device(X)} but the model's parameters are on {dev}: move one of them, for instance "
             f"X.to({str(dev)!r})"
         )
-    return X if dtype is None or not X.is_floating_point() else X.to(dtype), y, weights
+    return in_dtype(X, dtype), y, weights
 
 
 def _of_integers(model: Model, X: Array) -> Model:
     """A torch module that is called with integers: if it takes none, the error says what to do."""
-    home = torch_home(model.source)
-    if X.is_floating_point() or home is None:
+    home = torch_home(model.source) if is_torch_module(model.source) else None
+    if home is None or is_floating(namespace(X), X.dtype):
         return model
     computes, wanted = ("several dtypes", "torch.float32") if home[1] is None else (home[1], home[1])
     words = f"X has dtype {X.dtype} but the model computes in {computes}: pass X.to({wanted}), or a function"
@@ -321,7 +323,7 @@ def _explained(model: Model, words: str, kinds: tuple[type[Exception], ...]) -> 
     return dataclasses.replace(model, predict=predict)
 
 
-def check_prediction(prediction: Any, block: Array, model: Model) -> None:
+def check_prediction(prediction: Array, block: Array, model: Model) -> None:
     """A prediction must be an array of the block's own kind with one entry a row. Looks at no values."""
     rows = block.shape[0]
     same_kind = type(prediction) is type(block)

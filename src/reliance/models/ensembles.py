@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array, Device, DType, Namespace, backend, index_dtype, namespace
+from reliance._core.arrays import backend, index_dtype, namespace
+from reliance._core.kinds import Array, Device, DType, HostArray, Namespace
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -43,7 +44,7 @@ class Finish:
     link: Link = "identity"
     output: Output = "flat"
     scale: float = 1.0
-    classes: tuple[Any, ...] = ()
+    classes: tuple[object, ...] = ()
     cut: float = 0.5
     at_cut: bool = False
 
@@ -69,6 +70,39 @@ class Finish:
         labels = np.asarray(self.classes)
         dtype = {"b": None, "f": raw.dtype}.get(labels.dtype.kind, index_dtype(xp))
         return xp.take(_put(labels, xp, _place(raw), dtype), chosen, axis=0)
+
+
+class _Coded(NamedTuple):
+    """A categorical column: its values, and the same with NaN at the end."""
+
+    column: int
+    whole: Literal["floor", "trunc"] | None
+    values: Array
+    ended: Array
+
+
+class _Splits(NamedTuple):
+    """What categorical splits look up."""
+
+    slot: Array
+    base: Array
+    answers: Array
+    categorical: Array
+    coded: list[_Coded]
+
+
+class _Tables(NamedTuple):
+    """The nodes as they are looked up, on the host or on a device."""
+
+    feature: Array
+    threshold: Array
+    child: Array
+    roots: Array
+    value: Array
+    offset: Array
+    members: list[Array | None]
+    missing_left: Array | None
+    splits: _Splits | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +134,7 @@ class Ensemble:
     finish: Finish
     n_features: int
     precision: float  # relative, of the library's own predictions
-    _placed: dict[Any, dict[str, Any]] = field(default_factory=dict, init=False, repr=False)
+    _placed: dict[tuple[Namespace, str, bool, bool], _Tables] = field(default_factory=dict, init=False, repr=False)
 
     def __call__(self, X: Array) -> Array:
         return self.finish(self.raw(X))
@@ -145,36 +179,37 @@ class Ensemble:
         xp, dev = namespace(X), _place(X)
         t = self._tables(X, xp, dev)
         m, trees = X.shape[0], self.roots.size
-        x = xp.astype(X, t["threshold"].dtype)
-        entries, codes = xp.reshape(x, (-1,)), xp.reshape(_codes(x, t["coded"]), (-1,)) if t["coded"] else None
+        x = xp.astype(X, t.threshold.dtype)
+        entries, splits = xp.reshape(x, (-1,)), t.splits
+        codes = None if splits is None else xp.reshape(_codes(x, splits.coded), (-1,))
         rows = xp.arange(m, dtype=index_dtype(xp), device=dev)[:, None]
         rows = xp.reshape(xp.broadcast_to(rows, (m, trees)), (-1,))
-        node = xp.reshape(xp.broadcast_to(t["roots"][None, :], (m, trees)), (-1,))
+        node = xp.reshape(xp.broadcast_to(t.roots[None, :], (m, trees)), (-1,))
 
-        def below(node: Array, _: Any) -> Array:
-            value = xp.take(entries, rows * self.n_features + xp.take(t["feature"], node, axis=0), axis=0)
-            left = value <= xp.take(t["threshold"], node, axis=0)  # False for NaN
-            if "missing_left" in t:
-                left = left | (xp.isnan(value) & xp.take(t["missing_left"], node, axis=0))
-            if codes is not None:
-                code = xp.take(codes, rows * len(t["coded"]) + xp.take(t["slot"], node, axis=0), axis=0)
-                answer = xp.take(t["answers"], xp.take(t["base"], node, axis=0) + code, axis=0)
-                left = xp.where(xp.take(t["categorical"], node, axis=0), answer, left)
-            return xp.take(t["child"], 2 * node + xp.astype(left, node.dtype), axis=0)
+        def below(node: Array, _: object) -> Array:
+            value = xp.take(entries, rows * self.n_features + xp.take(t.feature, node, axis=0), axis=0)
+            left = value <= xp.take(t.threshold, node, axis=0)  # False for NaN
+            if t.missing_left is not None:
+                left = left | (xp.isnan(value) & xp.take(t.missing_left, node, axis=0))
+            if codes is not None and splits is not None:
+                code = xp.take(codes, rows * len(splits.coded) + xp.take(splits.slot, node, axis=0), axis=0)
+                answer = xp.take(splits.answers, xp.take(splits.base, node, axis=0) + code, axis=0)
+                left = xp.where(xp.take(splits.categorical, node, axis=0), answer, left)
+            return xp.take(t.child, 2 * node + xp.astype(left, node.dtype), axis=0)
 
         if arrays.device(X) is None:  # traced: one compiled level, where fused ones take very long
-            node = arrays.fold(below, node, arrays.stacked([(t["roots"],)] * self.depth))
+            node = arrays.fold(below, node, arrays.stacked([(t.roots,)] * self.depth))
         else:
             for _ in range(self.depth):
                 node = below(node, None)
         leaves, columns = xp.reshape(node, (m, trees)), []
-        for k, members in enumerate(t["members"]):
+        for k, members in enumerate(t.members):
             own = leaves if members is None else xp.take(leaves, members, axis=1)
-            added = xp.take(t["value"][k, :], xp.reshape(own, (-1,)), axis=0)
+            added = xp.take(t.value[k, :], xp.reshape(own, (-1,)), axis=0)
             columns.append(xp.sum(xp.reshape(added, tuple(own.shape)), axis=1))
-        return xp.stack(columns, axis=1) + t["offset"]
+        return xp.stack(columns, axis=1) + t.offset
 
-    def _tables(self, X: Array, xp: Namespace, dev: Device) -> dict[str, Any]:
+    def _tables(self, X: Array, xp: Namespace, dev: Device) -> _Tables:
         """The nodes on the device of ``X``, uploaded once."""
         wide, traced = "float64" in arrays.real_dtypes(xp, dev), backend(xp) == "jax"
         narrow = self.compared_in == "float32" or not wide or X.dtype == xp.float32
@@ -183,10 +218,9 @@ class Ensemble:
             host = self._host_tables(narrow, wide, flushes=traced)
             self._placed[key] = host if traced else _upload(host, xp, dev)
         # What is made while JAX traces must not outlive the trace: there they are constants, made anew.
-        found: dict[str, Any] = _upload(self._placed[key], xp, dev) if traced else self._placed[key]
-        return found
+        return _upload(self._placed[key], xp, dev) if traced else self._placed[key]
 
-    def _host_tables(self, narrow: bool, wide: bool, flushes: bool) -> dict[str, Any]:
+    def _host_tables(self, narrow: bool, wide: bool, flushes: bool) -> _Tables:
         """What `_follow` looks up, in NumPy; what no node needs is left out."""
         threshold = _rounded_down(self.threshold) if narrow else self.threshold
         if flushes:
@@ -194,23 +228,19 @@ class Ensemble:
             threshold = np.where((threshold < 0) & (threshold > -tiny), -tiny, threshold)
         sums = np.float64 if wide else np.float32
         adds = np.logical_or.reduceat(self.value != 0, self.roots, axis=0)  # (T, K): most add to one class only
-        tables: dict[str, Any] = {
-            "feature": np.maximum(self.feature, 0),
-            "threshold": threshold,
-            "child": np.stack([self.right, self.left], axis=1).reshape(-1),
-            "roots": self.roots,
-            "value": np.ascontiguousarray(self.value.T, dtype=sums),
-            "offset": self.offset.astype(sums),
-            "members": [None if column.all() else np.flatnonzero(column) for column in adds.T],
-            "coded": [],
-        }
-        if self.missing_left.any():
-            tables["missing_left"] = self.missing_left
-        if (self.category >= 0).any():
-            tables.update(self._category_tables(narrow))
-        return tables
+        return _Tables(
+            feature=np.maximum(self.feature, 0),
+            threshold=threshold,
+            child=np.stack([self.right, self.left], axis=1).reshape(-1),
+            roots=self.roots,
+            value=np.ascontiguousarray(self.value.T, dtype=sums),
+            offset=self.offset.astype(sums),
+            members=[None if column.all() else np.flatnonzero(column) for column in adds.T],
+            missing_left=self.missing_left if self.missing_left.any() else None,
+            splits=self._category_tables(narrow) if (self.category >= 0).any() else None,
+        )
 
-    def _category_tables(self, narrow: bool) -> dict[str, Any]:
+    def _category_tables(self, narrow: bool) -> _Splits:
         """For each categorical column its values, whose positions are codes; for each split the answer to each code."""
         slot, base, answers, coded, start = np.zeros_like(self.feature), np.zeros_like(self.feature), [], [], 0
         splits = np.flatnonzero(self.category >= 0)
@@ -226,12 +256,11 @@ class Ensemble:
             start += found.size
             answers.append(found.reshape(-1))
             values = values.astype(np.float32 if narrow else np.float64)
-            coded.append((int(column), used[0].whole, values, np.append(values, values.dtype.type(np.nan))))
-        table = np.concatenate(answers)
-        return {"slot": slot, "base": base, "answers": table, "categorical": self.category >= 0, "coded": coded}
+            coded.append(_Coded(int(column), used[0].whole, values, np.append(values, values.dtype.type(np.nan))))
+        return _Splits(slot, base, np.concatenate(answers), self.category >= 0, coded)
 
 
-def agrees(ensemble: Ensemble, own_predictions: Any, library_predictions: Any) -> bool:
+def agrees(ensemble: Ensemble, own_predictions: ArrayLike, library_predictions: ArrayLike) -> bool:
     """Whether the trees as they were read predict what the library predicts: host arrays for the same rows."""
     own, library = np.asarray(own_predictions), np.asarray(library_predictions)
     if own.shape != library.shape:
@@ -252,7 +281,7 @@ def settled(ensemble: Ensemble, raw: Floats) -> Bools:
     if finish.output == "argmax":
         second, first = np.sort(raw, axis=1)[:, -2:].T
         return np.asarray(first - second > slack)
-    values = _linked("identity" if finish.link == "step" else finish.link, raw * finish.scale)[:, 0]
+    values = arrays.to_host(_linked("identity" if finish.link == "step" else finish.link, raw * finish.scale))[:, 0]
     return np.asarray(np.abs(values - (0.0 if finish.link == "step" else finish.cut)) > slack)
 
 
@@ -277,13 +306,13 @@ def _linked(link: Link, raw: Array) -> Array:
     return xp.astype(raw > 0, raw.dtype) if link == "step" else raw
 
 
-def _codes(x: Array, coded: list[tuple[int, str | None, Array, Array]]) -> Array:
+def _codes(x: Array, coded: list[_Coded]) -> Array:
     """(m, C): the position of each value among those of its column; after them come any other value and NaN."""
     xp = namespace(x)
     columns = []
     for column, whole, values, ended in coded:
         looked_up = x[:, column] + 0.0  # contiguous, which torch wants
-        looked_up = looked_up if whole is None else getattr(xp, whole)(looked_up)
+        looked_up = looked_up if whole is None else xp.floor(looked_up) if whole == "floor" else xp.trunc(looked_up)
         place = xp.astype(xp.searchsorted(values, looked_up), index_dtype(xp))
         outside = xp.astype(xp.isnan(looked_up), place.dtype) + values.shape[0]
         columns.append(xp.where(xp.take(ended, place, axis=0) == looked_up, place, outside))
@@ -302,16 +331,29 @@ def _place(x: Array) -> Device:
     return None if backend(namespace(x)) == "jax" else arrays.device(x)
 
 
-def _put(host: NDArray[Any], xp: Namespace, dev: Device, dtype: DType | None = None) -> Array:
+def _put(host: HostArray, xp: Namespace, dev: Device, dtype: DType | None = None) -> Array:
     return xp.asarray(host, dtype=dtype) if backend(xp) == "jax" else arrays.from_host(host, xp, dev, dtype)
 
 
-def _upload(host: Any, xp: Namespace, dev: Device) -> Any:
-    """Every array in nested lists and dictionaries, integers in the dtype of indices."""
-    if isinstance(host, np.ndarray):
-        return _put(host, xp, dev, index_dtype(xp) if host.dtype.kind == "i" else None)
-    if isinstance(host, dict):
-        return {name: _upload(part, xp, dev) for name, part in host.items()}
-    if isinstance(host, list | tuple):
-        return type(host)(_upload(part, xp, dev) for part in host)
-    return host
+def _upload(host: _Tables, xp: Namespace, dev: Device) -> _Tables:
+    """Every array, integers in the dtype of indices."""
+
+    def put(table: Array) -> Array:
+        values = arrays.to_host(table)
+        return _put(values, xp, dev, index_dtype(xp) if values.dtype.kind == "i" else None)
+
+    splits = host.splits
+    if splits is not None:
+        coded = [_Coded(one.column, one.whole, put(one.values), put(one.ended)) for one in splits.coded]
+        splits = _Splits(put(splits.slot), put(splits.base), put(splits.answers), put(splits.categorical), coded)
+    return _Tables(
+        feature=put(host.feature),
+        threshold=put(host.threshold),
+        child=put(host.child),
+        roots=put(host.roots),
+        value=put(host.value),
+        offset=put(host.offset),
+        members=[None if member is None else put(member) for member in host.members],
+        missing_left=None if host.missing_left is None else put(host.missing_left),
+        splits=splits,
+    )

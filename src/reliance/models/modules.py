@@ -13,27 +13,37 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypeGuard
 
-from reliance._core.arrays import Device, DType
+from reliance._core.arrays import is_torch_array, namespace
 from reliance._core.checks import warn
+from reliance._core.kinds import Array, Device, DType, TorchArray
+from reliance.models.libraries import NnxModule, NnxVariable, TorchModule, TorchSequence
 
 # How far modules are searched for behind a function: attributes of attributes, and objects in all.
 _DEPTH, _MOST = 4, 2000
 
+# Where a value is inside of a module of nnx.
+Path: TypeAlias = tuple[str | int, ...]
 
-def is_torch_module(model: object) -> bool:
+
+def is_torch_module(model: object) -> TypeGuard[TorchModule]:
     """Without importing torch: whoever has a module has imported it."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
-def is_nnx_module(model: object) -> bool:
+def is_torch_sequence(model: object) -> TypeGuard[TorchSequence]:
+    torch = sys.modules.get("torch")
+    return torch is not None and type(model) is torch.nn.Sequential
+
+
+def is_nnx_module(model: object) -> TypeGuard[NnxModule]:
     nnx = sys.modules.get("flax.nnx")
     return nnx is not None and hasattr(nnx, "Module") and isinstance(model, nnx.Module)
 
 
-def home(module: Any) -> tuple[Device, DType | None] | None:
+def home(module: TorchModule) -> tuple[Device, DType | None] | None:
     """Device of a torch module, and the dtype that all its floating parameters have; None if it has no tensors.
 
     Where parameters differ (16-bit layers beside 32-bit ones), the dtype is None: only the module knows which of them
@@ -47,6 +57,11 @@ def home(module: Any) -> tuple[Device, DType | None] | None:
     return None
 
 
+def in_dtype(x: Array, dtype: DType | None) -> Array:
+    """A tensor of floating numbers in the dtype of a module, if it has one; anything else as it is."""
+    return x.to(dtype) if dtype is not None and is_torch_array(x) and x.is_floating_point() else x
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Evaluation mode
 
@@ -54,7 +69,7 @@ def home(module: Any) -> tuple[Device, DType | None] | None:
 class _Held:
     """A part of a module that calls hold in evaluation mode, and the mode it had before the first of them."""
 
-    def __init__(self, part: Any) -> None:
+    def __init__(self, part: TorchModule) -> None:
         self.part, self.training, self.calls = part, part.training, 0
 
 
@@ -63,7 +78,7 @@ _lock = threading.Lock()
 
 
 @contextlib.contextmanager
-def evaluation_mode(module: Any) -> Iterator[None]:
+def evaluation_mode(module: TorchModule) -> Iterator[None]:
     """Dropout off, batch statistics frozen; every submodule gets its own mode back, also after an error.
 
     Calls in other threads may hold the same parts: the last one to end gives the modes back.
@@ -93,13 +108,13 @@ class _Statistic(NamedTuple):
     """A running statistic: where it is, its value before, and how it is read and written back."""
 
     name: str
-    before: Any
-    read: Callable[[], Any]
-    write: Callable[[Any], Any]
+    before: Array
+    read: Callable[[], Array]
+    write: Callable[[Array], None]
 
 
 @contextlib.contextmanager
-def watched(model: Any, name: str) -> Iterator[None]:
+def watched(model: object, name: str) -> Iterator[None]:
     """While a function is called: whether modules behind it run in training mode, or change their statistics."""
     found = behind(model)
     statistics = [one for module in found for one in _statistics(module)]
@@ -134,17 +149,17 @@ def _give_back(statistics: list[_Statistic]) -> list[str]:
     return changed
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: Array, b: Array) -> bool:
     # NaN equals itself here, as the statistics of a batch of NaN do.
-    return bool(a.shape == b.shape and a.dtype == b.dtype and ((a == b) | ((a != a) & (b != b))).all())
+    return a.shape == b.shape and a.dtype == b.dtype and bool(namespace(a).all((a == b) | ((a != a) & (b != b))))
 
 
-def _statistics(module: Any) -> list[_Statistic]:
+def _statistics(module: TorchModule | NnxModule) -> list[_Statistic]:
     if is_torch_module(module):
         import torch
 
-        def of(name: str, buffer: Any) -> _Statistic:
-            def write(value: Any) -> None:
+        def of(name: str, buffer: TorchArray) -> _Statistic:
+            def write(value: Array) -> None:
                 with torch.no_grad():
                     buffer.copy_(value)
 
@@ -155,11 +170,11 @@ def _statistics(module: Any) -> list[_Statistic]:
     return [_nnx_statistic(path, variable) for path, variable in _nnx_graph(module) if isinstance(variable, kind)]
 
 
-def _nnx_statistic(path: Any, variable: Any) -> _Statistic:
-    def read() -> Any:
+def _nnx_statistic(path: Path, variable: NnxVariable) -> _Statistic:
+    def read() -> Array:
         return variable.get_value() if hasattr(variable, "get_value") else variable.value  # before Flax 0.11
 
-    def write(value: Any) -> None:
+    def write(value: Array) -> None:
         if hasattr(variable, "set_value"):
             variable.set_value(value)
         else:
@@ -168,14 +183,16 @@ def _nnx_statistic(path: Any, variable: Any) -> _Statistic:
     return _Statistic(f"the statistic {'.'.join(map(str, path))!r}", read(), read, write)
 
 
-def _nnx_graph(module: Any) -> Iterator[tuple[Any, Any]]:
+def _nnx_graph(module: NnxModule) -> Iterator[tuple[Path, NnxVariable]]:
     yield from sys.modules["flax.nnx"].iter_graph(module)
 
 
-def _in_training(module: Any) -> str | None:
+def _in_training(module: TorchModule | NnxModule) -> str | None:
     """A part of the module that is in training mode and does something else then."""
     if is_torch_module(module):
-        parts = [(name, part) for name, part in module.named_modules() if part.training and _heeds_mode(part)]
+        parts: list[tuple[str, object]] = [
+            (name, part) for name, part in module.named_modules() if part.training and _heeds_mode(part)
+        ]
     else:
         nnx = sys.modules["flax.nnx"]
         parts = [
@@ -187,7 +204,7 @@ def _in_training(module: Any) -> str | None:
     return next((f"{name or 'itself'}: {type(part).__name__}" for name, part in parts), None)
 
 
-def _heeds_mode(part: Any) -> bool:
+def _heeds_mode(part: object) -> bool:
     """Whether a torch module looks at its mode: most look at nothing, and a dropout of 0 does nothing."""
     rates = [getattr(part, name) for name in ("p", "dropout") if isinstance(getattr(part, name, None), int | float)]
     if type(part).__module__.startswith("torch.nn") and rates and not any(rates):
@@ -209,15 +226,15 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
-def behind(model: Any) -> list[Any]:
+def behind(model: object) -> list[TorchModule | NnxModule]:
     """The modules that a function reaches: what it closes over, its globals, defaults, arguments, its object."""
     if not {"torch", "flax.nnx"} & sys.modules.keys():
         return []
-    found: list[Any] = []
+    found: list[TorchModule | NnxModule] = []
     seen: set[int] = set()
     level = [model]
     for _ in range(_DEPTH):
-        following: list[Any] = []
+        following: list[object] = []
         for one in level:
             if id(one) in seen or len(seen) > _MOST:
                 continue
@@ -230,7 +247,7 @@ def behind(model: Any) -> list[Any]:
     return found
 
 
-def _reached(one: Any) -> list[Any]:
+def _reached(one: object) -> list[object]:
     """What an object refers to, of what may be or hold a module."""
     if isinstance(one, types.ModuleType | type | str | bytes | int | float | complex | None):
         return []
@@ -258,7 +275,7 @@ def _globals_of(code: types.CodeType) -> Iterator[str]:
     return (step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
 
 
-def _is_filled(cell: Any) -> bool:
+def _is_filled(cell: types.CellType) -> bool:
     try:
         cell.cell_contents  # noqa: B018
     except ValueError:  # a variable that was never set

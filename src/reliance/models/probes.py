@@ -8,13 +8,13 @@ values of rows drawn at random.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array, HostArray
 
 # Rows that are replaced, in all and for one feature; and rows that stay as they are.
 _REPLACED, _EACH, _KEPT = 512, 64, 32
@@ -41,7 +41,7 @@ class Probe(NamedTuple):
 def probe(
     flat: Array,
     groups: Sequence[Sequence[int]],
-    outputs: Any = None,
+    outputs: HostArray | None = None,
     lenders: Array | None = None,
     memory: int = 16 * _BYTES,
 ) -> Probe:
@@ -83,7 +83,7 @@ def _together(groups: Sequence[Sequence[int]], most: int) -> list[Sequence[Seque
 
 
 def _pairs(
-    flat: Array, lenders: Array, columns: list[int], each: int, outputs: Any
+    flat: Array, lenders: Array, columns: list[int], each: int, outputs: HostArray | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows and donors, ``each`` for each of the columns: the extreme ones first, the others drawn."""
     random = np.random.Generator(np.random.Philox(key=len(columns)))
@@ -118,9 +118,8 @@ def _ends(rows: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return low[np.argmin(least, axis=0), every], high[np.argmax(most, axis=0), every]
 
 
-def same(claimed: Any, predictions: Any, scale: float, precision: float) -> bool:
+def same(claimed: HostArray, predictions: HostArray, scale: float, precision: float) -> bool:
     """Whether a shortcut's answers are the model's up to rounding: host arrays, ``precision`` relative to ``scale``."""
-    claimed, predictions = np.asarray(claimed), np.asarray(predictions)
     apart = [
         np.max(np.abs(claimed[start : start + _STRIP] - predictions[start : start + _STRIP]))
         for start in range(0, len(claimed), _STRIP)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._core.arrays import Array, device, from_host, is_array, is_floating, namespace, to_host
+from reliance._core.arrays import device, from_host, is_array, is_floating, namespace, to_host
+from reliance._core.kinds import Array, HostArray
 from reliance._core.words import shown
 from reliance.data import tables
 from reliance.losses.functions import Loss, Metric, compares_labels
@@ -37,11 +37,11 @@ class Response:
 
     predict: Callable[..., Array]
     method: str | None
-    classes: NDArray[Any] | None
+    classes: HostArray | None
     parts: Mapping[str, tuple[int, int]] | None = None
 
 
-def respond(model: Any, functions: Sequence[Loss | Metric], name: str) -> Response:
+def respond(model: object, functions: Sequence[Loss | Metric], name: str) -> Response:
     """The method that the losses need: ``predict``, ``predict_proba`` or ``decision_function``, or several of them."""
     wanted = {_METHODS[function.output]: function.name for function in reversed(functions)}
     if set(wanted) == {"predict", "predict_proba"} and _takes_largest(model, functions):
@@ -66,7 +66,7 @@ def respond(model: Any, functions: Sequence[Loss | Metric], name: str) -> Respon
     return Response(both, None, both.classes, both.parts)
 
 
-def _takes_largest(model: Any, functions: Sequence[Loss | Metric]) -> bool:
+def _takes_largest(model: object, functions: Sequence[Loss | Metric]) -> bool:
     """Whether all that is wanted of ``predict`` is labels, and these are known to be the most probable classes.
 
     Trees are known to do that, and then probabilities can be had from the trees alone.
@@ -75,7 +75,7 @@ def _takes_largest(model: Any, functions: Sequence[Loss | Metric]) -> bool:
     return labels and tree_readers.read(model, "predict_proba") is not None
 
 
-def _instead(model: Any, method: str) -> str:
+def _instead(model: object, method: str) -> str:
     others = {
         "predict_proba": ("decision_function", "loss='cross_entropy' or 'hinge' reads its decision_function"),
         "decision_function": ("predict_proba", "loss='log_loss' reads its predict_proba"),
@@ -109,13 +109,13 @@ class SideBySide:
         "probability" (C) and "score" (C, or one for two classes).
     """
 
-    model: Any
-    classes: NDArray[Any]
+    model: object
+    classes: HostArray
     parts: dict[str, tuple[int, int]]
     name: str
 
     @classmethod
-    def of(cls, model: Any, forms: set[str], classes: NDArray[Any], name: str) -> SideBySide:
+    def of(cls, model: object, forms: set[str], classes: HostArray, name: str) -> SideBySide:
         count = len(classes)
         if "label" in forms and classes.dtype.kind not in "biuf":
             raise ValueError(
@@ -130,7 +130,7 @@ class SideBySide:
                 start += width
         return cls(model, classes, parts, name)
 
-    def __call__(self, *rows: Any, **named: Any) -> Array:
+    def __call__(self, *rows: object, **named: object) -> Array:
         methods = {form: _METHODS.get(form, "predict") for form in self.parts}
         answers = {m: _as_array(getattr(self.model, m)(*rows, **named), m) for m in dict.fromkeys(methods.values())}
         like = next(answer for method, answer in answers.items() if method != "predict")
@@ -153,7 +153,7 @@ class SideBySide:
         return xp.concat(columns, axis=1)
 
 
-def _as_array(answer: Any, method: str) -> Array:
+def _as_array(answer: object, method: str) -> Array:
     if tables.is_column(answer) or tables.is_table(answer):
         answer = tables.as_column(answer, f"the model's {method}")
     if isinstance(answer, np.ma.MaskedArray):
@@ -163,7 +163,7 @@ def _as_array(answer: Any, method: str) -> Array:
     return answer if is_array(answer) else np.asarray(answer)
 
 
-def label_positions(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+def label_positions(labels: HostArray, classes: HostArray) -> NDArray[np.int64]:
     """Where each label stands among the classes, in any order; -1 if it does not."""
     if labels.dtype.kind == "O" or classes.dtype.kind == "O":
         place = {label: position for position, label in enumerate(classes.tolist())}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
-from reliance._core.arrays import Array, device, from_host, is_floating
+from reliance._core.arrays import device, from_host
+from reliance._core.kinds import Array
 from reliance._core.words import shown
 from reliance.data.several_inputs import Inputs
 from reliance.models import calling, modules
@@ -32,17 +34,19 @@ def at_home(inputs: Inputs, model: object) -> Inputs:
             raise ValueError(
                 f"X[{shown(name)}] is on {device(part)} but the model's parameters are on {dev}: move one of them"
             )
-        moved[name] = part.to(dtype) if dtype is not None and is_floating(xp, part.dtype) else part
+        moved[name] = modules.in_dtype(part, dtype)
     return dataclasses.replace(inputs, parts=moved)
 
 
 def of_row_numbers(model: Model, inputs: Inputs) -> Model:
     """The model as a function of row numbers."""
-    predict, put_together = model.predict, inputs.assembler()
+    # What the user passed takes several inputs; names that are no text are its own error.
+    predict: Callable[..., Array] = model.predict
+    put_together = inputs.assembler()
 
     def of_rows(block: Array) -> Array:
-        parts = put_together(block)
-        return predict(**parts) if inputs.named else predict(*parts.values())  # type: ignore[call-arg]
+        parts: dict[str, Array] = put_together(block)  # type: ignore[assignment]
+        return predict(**parts) if inputs.named else predict(*parts.values())
 
     of_rows.__qualname__ = calling.name_of(model.source)
     rows = max(1, min(model.block_rows or 2048, _CALL_BYTES // max(inputs.row_bytes, 1)))

@@ -8,22 +8,35 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logit
 
-from reliance.models.ensembles import Bools, Categories, Ensemble, Finish, Floats, Ints, Link
+from reliance._core.kinds import HostArray
+from reliance.models.ensembles import Categories, Ensemble, Finish, Floats, Link
+from reliance.models.libraries import (
+    Boosting,
+    Forest,
+    GradientBoosting,
+    HistogramBoosting,
+    LightgbmBooster,
+    LightgbmEstimator,
+    SklearnTree,
+    TreeEstimator,
+    XgboostBooster,
+    XgboostEstimator,
+    XgboostTree,
+)
+from reliance.models.tree_parts import Cut, TreeNodes, classification, in_column, joined, regression, set_bits
 from reliance.models.untouched import inherits
 
 # What predictions may go through.
 _METHODS = ("predict", "predict_proba", "decision_function", "inplace_predict", "_raw_predict")
-_Float: TypeAlias = Literal["float32", "float64"]
 
 
-def read(model: Any, method: str) -> Ensemble | None:
+def read(model: object, method: str) -> Ensemble | None:
     """The trees behind ``model.method``; None if the model is not a fitted ensemble that is fully understood.
 
     A model is an estimator of exactly one of the known classes, because a subclass may predict otherwise, or a booster
@@ -42,87 +55,6 @@ def read(model: Any, method: str) -> Ensemble | None:
         return None
 
 
-class _Tree(NamedTuple):
-    """One tree with its own node numbers, the root first; ``feature`` is negative at leaves."""
-
-    feature: Ints
-    threshold: Floats
-    left: Ints
-    right: Ints
-    missing_left: Bools
-    value: Floats  # (N, K)
-    categories: Mapping[int, Categories] = {}  # of categorical splits, by node
-
-
-def _join(
-    trees: Sequence[_Tree], offset: Any, finish: Finish | None, n_features: int, compared_in: _Float, computed_in: str
-) -> Ensemble | None:
-    """The trees one after the other."""
-    if finish is None:
-        return None
-    sizes = np.array([tree.feature.size for tree in trees])
-    roots = np.cumsum(sizes) - sizes
-    dtypes: tuple[Any, ...] = (np.int64, np.float64, np.int64, np.int64, np.bool_, np.float64)
-    feature, threshold, left, right, missing_left, value = (
-        np.concatenate([tree[i] for tree in trees]).astype(dtype) for i, dtype in enumerate(dtypes)
-    )
-    inner, own, shift, size = feature >= 0, np.arange(feature.size), np.repeat(roots, sizes), np.repeat(sizes, sizes)
-    outside = [inner & ((child <= 0) | (child >= size)) for child in (left, right)]
-    if np.any(outside) or np.any(feature >= n_features) or not np.all(np.isfinite(value[~inner])):
-        raise ValueError("a child outside its tree, a feature that does not exist, or a leaf without a value")
-    splits = {root + at: c for root, tree in zip(roots, trees, strict=True) for at, c in tree.categories.items()}
-    category = np.full(feature.size, -1)
-    category[list(splits)] = np.arange(len(splits))
-    return Ensemble(
-        feature=np.where(inner, feature, -1),
-        threshold=np.where(inner & (category < 0), threshold, 0.0),
-        left=np.where(inner, left + shift, own),
-        right=np.where(inner, right + shift, own),
-        missing_left=inner & missing_left,
-        category=category,
-        categories=tuple(splits.values()),
-        value=np.where(inner[:, None], 0.0, value),
-        roots=roots,
-        offset=np.broadcast_to(np.asarray(offset, dtype=np.float64).reshape(-1), value.shape[1:]).copy(),
-        compared_in=compared_in,
-        finish=finish,
-        n_features=int(n_features),
-        precision=float(np.finfo(computed_in).eps),
-    )
-
-
-def _in_column(values: Any, column: int, columns: int) -> Floats:
-    """(N, K): what the leaves of a tree for one of the outputs add."""
-    table = np.zeros((len(values), columns))
-    table[:, column] = values
-    return table
-
-
-def _bits(words: Any) -> Floats:
-    """The numbers of the bits that are set in a sequence of 32-bit words."""
-    words = np.asarray(words, dtype=np.uint32)
-    return np.flatnonzero((words[:, None] >> np.arange(32, dtype=np.uint32)) & 1).astype(np.float64)
-
-
-def _regress(method: str, columns: int, link: Link = "identity", scale: float = 1.0) -> Finish | None:
-    return Finish(link, "flat" if columns == 1 else "columns", scale) if method == "predict" else None
-
-
-def _classify(method: str, columns: int, classes: Any, link: Link, scale: float, **raw_cut: Any) -> Finish | None:
-    """``raw_cut`` is where labels change in the raw outputs, if the library does not take them from probabilities."""
-    classes = np.asarray(classes)
-    if classes.shape != (max(columns, 2),):
-        return None
-    if method == "decision_function":
-        return Finish("identity", "flat" if columns == 1 else "columns")
-    if method == "predict_proba":
-        return Finish(link, "pair" if columns == 1 else "columns", scale)
-    if classes.dtype.kind not in "biuf":  # arrays of other namespaces hold numbers
-        return None
-    link, scale = ("identity", 1.0) if raw_cut else (link, scale)
-    return Finish(link, "threshold" if columns == 1 else "argmax", scale, tuple(classes.tolist()), **raw_cut)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # scikit-learn
 
@@ -135,48 +67,69 @@ _SKLEARN_LINKS: dict[str, tuple[Link, float]] = {
 }
 
 
-def _read_sklearn(model: Any, method: str) -> Ensemble | None:
+def _read_sklearn(model: object, method: str) -> Ensemble | None:
+    if _is_forest(model):
+        return _forest(model, method)
+    if _is_gradient_boosting(model):
+        return _gradient_boosting(model, method)
+    return _histogram_boosting(model, method) if _is_histogram_boosting(model) else None
+
+
+def _is_forest(model: object) -> TypeGuard[Forest]:
     from sklearn import ensemble, tree
 
-    def is_one_of(module: Any, *names: str) -> bool:
-        return type(model) in [getattr(module, name + task) for name in names for task in ("Regressor", "Classifier")]
-
-    if is_one_of(tree, "DecisionTree", "ExtraTree") or is_one_of(ensemble, "RandomForest", "ExtraTrees"):
-        return _forest(model, method)
-    if is_one_of(ensemble, "GradientBoosting"):
-        return _gradient_boosting(model, method)
-    return _histogram_boosting(model, method) if is_one_of(ensemble, "HistGradientBoosting") else None
+    return _is_one_of(model, tree, "DecisionTree", "ExtraTree") or _is_one_of(
+        model, ensemble, "RandomForest", "ExtraTrees"
+    )
 
 
-def _sklearn_tree(tree: Any, value: Floats) -> _Tree:
+def _is_gradient_boosting(model: object) -> TypeGuard[GradientBoosting]:
+    from sklearn import ensemble
+
+    return _is_one_of(model, ensemble, "GradientBoosting")
+
+
+def _is_histogram_boosting(model: object) -> TypeGuard[HistogramBoosting]:
+    from sklearn import ensemble
+
+    return _is_one_of(model, ensemble, "HistGradientBoosting")
+
+
+def _is_one_of(model: object, module: object, *names: str) -> bool:
+    return type(model) in [getattr(module, name + task) for name in names for task in ("Regressor", "Classifier")]
+
+
+def _sklearn_tree(tree: SklearnTree, value: Floats) -> TreeNodes:
     feature = np.where(tree.children_left >= 0, tree.feature, -1)
-    return _Tree(feature, tree.threshold, tree.children_left, tree.children_right, tree.missing_go_to_left != 0, value)
+    return TreeNodes(
+        feature, tree.threshold, tree.children_left, tree.children_right, tree.missing_go_to_left != 0, value
+    )
 
 
-def _forest(model: Any, method: str) -> Ensemble | None:
-    members = getattr(model, "estimators_", [model])
+def _forest(model: Forest, method: str) -> Ensemble | None:
+    members: Sequence[TreeEstimator] = getattr(model, "estimators_", [model])
     if not all(inherits(member, _METHODS, "sklearn") for member in members):
         return None
     trees = [member.tree_ for member in members]
     if not hasattr(model, "classes_"):
-        finish = _regress(method, model.n_outputs_, scale=1.0 / len(trees))
+        finish = regression(method, model.n_outputs_, scale=1.0 / len(trees))
     elif model.n_outputs_ > 1 or model.n_classes_ == 1 or method == "decision_function":
         return None
     else:
-        finish = _classify(method, model.n_classes_, model.classes_, "identity", 1.0 / len(trees))
+        finish = classification(method, model.n_classes_, model.classes_, "identity", 1.0 / len(trees))
     # (N, outputs, 1) of regressions, (N, 1, classes) of shares
     parts = [_sklearn_tree(tree, tree.value.reshape(tree.node_count, -1)) for tree in trees]
-    return _join(parts, 0.0, finish, model.n_features_in_, "float32", "float64")
+    return joined(parts, 0.0, finish, model.n_features_in_, "float32", "float64")
 
 
-def _boosting_finish(model: Any, method: str, columns: int, at_cut: bool) -> Finish | None:
+def _boosting_finish(model: Boosting, method: str, columns: int, at_cut: bool) -> Finish | None:
     link, scale = _SKLEARN_LINKS[type(model._loss.link).__name__]
     if hasattr(model, "classes_"):
-        return _classify(method, columns, model.classes_, link, scale, cut=0.0, at_cut=at_cut)
-    return _regress(method, columns, link, scale)
+        return classification(method, columns, model.classes_, link, scale, Cut(0.0, at_cut))
+    return regression(method, columns, link, scale)
 
 
-def _gradient_boosting(model: Any, method: str) -> Ensemble | None:
+def _gradient_boosting(model: GradientBoosting, method: str) -> Ensemble | None:
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
     constant = type(model.init_) in (str, DummyClassifier, DummyRegressor)
@@ -186,21 +139,21 @@ def _gradient_boosting(model: Any, method: str) -> Ensemble | None:
     # The first guess is the same for every row: scikit-learn computes it, through the link of its loss.
     offset = model._raw_predict_init(np.zeros((1, model.n_features_in_), dtype=np.float32))[0]
     trees = [
-        _sklearn_tree(tree.tree_, _in_column(model.learning_rate * tree.tree_.value[:, 0, 0], k, columns))
+        _sklearn_tree(tree.tree_, in_column(model.learning_rate * tree.tree_.value[:, 0, 0], k, columns))
         for stage in model.estimators_
         for k, tree in enumerate(stage)
     ]
     finish = _boosting_finish(model, method, columns, at_cut=True)
-    return _join(trees, offset, finish, model.n_features_in_, "float32", "float64")
+    return joined(trees, offset, finish, model.n_features_in_, "float32", "float64")
 
 
-def _histogram_boosting(model: Any, method: str) -> Ensemble | None:
+def _histogram_boosting(model: HistogramBoosting, method: str) -> Ensemble | None:
     n_features, columns = model.n_features_in_, model.n_trees_per_iteration_
-    order, values = np.arange(n_features), []
+    order, values = np.arange(n_features), list[HostArray]()
     if model._preprocessor is not None:
         # The categorical columns come first, each value replaced by its place among the known ones.
         order = np.argsort(~np.asarray(model.is_categorical_), kind="stable")
-        values = model._preprocessor.named_transformers_["encoder"].categories_
+        values = list(model._preprocessor.named_transformers_["encoder"].categories_)
         if any(found.dtype.kind not in "biuf" for found in values):
             return None  # texts are in no numeric array
     trees = []
@@ -211,13 +164,13 @@ def _histogram_boosting(model: Any, method: str) -> Ensemble | None:
             feature = np.where(leaf, -1, order[np.where(leaf, 0, nodes["feature_idx"])])
             for node in np.flatnonzero(~leaf & (nodes["is_categorical"] != 0)):
                 known = values[nodes["feature_idx"][node]].astype(np.float64)
-                codes = _bits(predictor.raw_left_cat_bitsets[nodes["bitset_idx"][node]]).astype(np.int64)
+                codes = set_bits(predictor.raw_left_cat_bitsets[nodes["bitset_idx"][node]]).astype(np.int64)
                 splits[int(node)] = Categories(known[codes], known[~np.isnan(known)])
             threshold, missing_left = nodes["num_threshold"], nodes["missing_go_to_left"]
-            added = _in_column(nodes["value"], k, columns)
-            trees.append(_Tree(feature, threshold, nodes["left"], nodes["right"], missing_left, added, splits))
+            added = in_column(nodes["value"], k, columns)
+            trees.append(TreeNodes(feature, threshold, nodes["left"], nodes["right"], missing_left, added, splits))
     finish = _boosting_finish(model, method, columns, at_cut=False)
-    return _join(trees, model._baseline_prediction, finish, n_features, "float64", "float64")
+    return joined(trees, model._baseline_prediction, finish, n_features, "float64", "float64")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -232,13 +185,26 @@ _LIGHTGBM_LINKS: dict[str, Link] = {
 _LIGHTGBM_ZERO = float(np.float32(1e-35))  # what is not farther from 0 is 0
 
 
-def _read_lightgbm(model: Any, method: str) -> Ensemble | None:
+def _is_lightgbm_estimator(model: object) -> TypeGuard[LightgbmEstimator]:
     import lightgbm
 
-    if type(model) not in (lightgbm.Booster, lightgbm.LGBMRegressor, lightgbm.LGBMClassifier):
-        return None
-    booster = model if type(model) is lightgbm.Booster else model.booster_
-    if booster is not model and (callable(model.objective_) or model.get_params().get("pred_early_stop")):
+    return type(model) in (lightgbm.LGBMRegressor, lightgbm.LGBMClassifier)
+
+
+def _is_lightgbm_booster(model: object) -> TypeGuard[LightgbmBooster]:
+    import lightgbm
+
+    return type(model) is lightgbm.Booster
+
+
+def _read_lightgbm(model: object, method: str) -> Ensemble | None:
+    if _is_lightgbm_estimator(model):
+        booster, classes = model.booster_, getattr(model, "classes_", None)
+        if callable(model.objective_) or model.get_params().get("pred_early_stop"):
+            return None
+    elif _is_lightgbm_booster(model):
+        booster, classes = model, None
+    else:
         return None
     head, *bodies = booster.model_to_string().split("\nend of trees")[0].split("\nTree=")
     fields = dict(line.partition("=")[::2] for line in head.splitlines())
@@ -252,18 +218,18 @@ def _read_lightgbm(model: Any, method: str) -> Ensemble | None:
     scale = float(settings.get("sigmoid", 1.0))
     if "average_output" in fields:  # random forests; raw scores are not averaged
         scale *= columns / len(trees)
-    if type(model) is lightgbm.LGBMClassifier:
-        finish = _classify(method, columns, model.classes_, link, scale)
+    if classes is not None:
+        finish = classification(method, columns, classes, link, scale)
     else:
-        finish = _regress(method, columns, link, scale)
-    return _join(trees, 0.0, finish, int(fields["max_feature_idx"]) + 1, "float64", "float64")
+        finish = regression(method, columns, link, scale)
+    return joined(trees, 0.0, finish, int(fields["max_feature_idx"]) + 1, "float64", "float64")
 
 
-def _lightgbm_tree(text: str, column: int, columns: int) -> _Tree:
+def _lightgbm_tree(text: str, column: int, columns: int) -> TreeNodes:
     """One tree of a model's text: inner nodes first, then the leaves, to which negative children point."""
     fields = dict(line.partition("=")[::2] for line in text.splitlines())
 
-    def numbers(name: str, dtype: Any, leaf: Any = None) -> NDArray[Any]:
+    def numbers(name: str, dtype: type[np.generic], leaf: float | None = None) -> HostArray:
         found = np.array(fields.get(name, "").split(), dtype=dtype)
         return found if leaf is None else np.append(found, np.full(leaves, leaf, dtype=dtype))
 
@@ -276,7 +242,7 @@ def _lightgbm_tree(text: str, column: int, columns: int) -> _Tree:
     bounds, words, splits = numbers("cat_boundaries", np.int64), numbers("cat_threshold", np.uint32), {}
     for node in np.flatnonzero(categorical):
         start, stop = bounds[int(threshold[node])], bounds[int(threshold[node]) + 1]
-        splits[int(node)] = Categories(_bits(words[start:stop]), whole="trunc")
+        splits[int(node)] = Categories(set_bits(words[start:stop]), whole="trunc")
     # NaN is 0 where none was seen in training; in a categorical split it is in no set.
     missing_left = np.where(missing == 2, kind & 2 != 0, threshold >= 0.0) & ~categorical
     zero = np.where(threshold >= 0.0, _LIGHTGBM_ZERO, np.nextafter(-_LIGHTGBM_ZERO, -np.inf))
@@ -284,7 +250,7 @@ def _lightgbm_tree(text: str, column: int, columns: int) -> _Tree:
     left, right = numbers("left_child", np.int64, 0), numbers("right_child", np.int64, 0)
     left, right = (np.where(child < 0, leaves - 2 - child, child) for child in (left, right))
     value = np.append(np.zeros(leaves - 1), numbers("leaf_value", np.float64))
-    return _Tree(feature, threshold, left, right, missing_left, _in_column(value, column, columns), splits)
+    return TreeNodes(feature, threshold, left, right, missing_left, in_column(value, column, columns), splits)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -300,22 +266,37 @@ _XGBOOST_LINKS: dict[str, Link] = {
 }
 
 
-def _read_xgboost(model: Any, method: str) -> Ensemble | None:
+def _is_xgboost_estimator(model: object) -> TypeGuard[XgboostEstimator]:
     import xgboost
 
-    kind = type(model)
     classifiers = (xgboost.XGBClassifier, xgboost.XGBRFClassifier)
-    if kind not in (xgboost.Booster, xgboost.XGBRegressor, xgboost.XGBRFRegressor, *classifiers):
-        return None
-    booster = model if kind is xgboost.Booster else model.get_booster()
-    if booster is not model and not np.isnan(model.missing):
+    return type(model) in (xgboost.XGBRegressor, xgboost.XGBRFRegressor, *classifiers)
+
+
+def _is_xgboost_booster(model: object) -> TypeGuard[XgboostBooster]:
+    import xgboost
+
+    return type(model) is xgboost.Booster
+
+
+def _read_xgboost(model: object, method: str) -> Ensemble | None:
+    import xgboost
+
+    classifies = type(model) in (xgboost.XGBClassifier, xgboost.XGBRFClassifier)
+    if _is_xgboost_estimator(model):
+        booster, best = model.get_booster(), model.get_booster().attr("best_iteration")
+        if not np.isnan(model.missing):
+            return None
+    elif _is_xgboost_booster(model):
+        booster, best = model, None
+    else:
         return None
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
     gbm, shape, objective = (learner[name] for name in ("gradient_booster", "learner_model_param", "objective"))
     if gbm["name"] not in ("gbtree", "dart"):
         return None
     forest, name = gbm.get("gbtree", gbm)["model"], objective["name"]
-    targets, best = int(shape["num_target"]), None if booster is model else booster.attr("best_iteration")
+    targets = int(shape["num_target"])
     columns = max(int(shape["num_class"]), targets, 1)
     # After early stopping the estimators use the best iterations only, a booster all.
     used = len(forest["trees"]) if best is None else forest["iteration_indptr"][int(best) + 1]
@@ -323,21 +304,21 @@ def _read_xgboost(model: Any, method: str) -> Ensemble | None:
     parts = zip(forest["trees"][:used], forest["tree_info"][:used], weights, strict=True)
     trees = [_xgboost_tree(tree, column, columns, weight) for tree, column, weight in parts]
     link = _XGBOOST_LINKS[name]
-    if kind in classifiers:
+    if classifies:
         if targets > 1 or method == "decision_function" or (name == "binary:logitraw" and method != "predict"):
             return None
-        finish = _classify(method, columns, model.classes_, link, 1.0)
+        finish = classification(method, columns, np.asarray(getattr(model, "classes_", ())), link, 1.0)
     elif name == "multi:softmax" and method == "predict":
         finish = Finish("identity", "argmax", classes=tuple(float(k) for k in range(columns)))
     else:
-        finish = _regress(method, columns, link)
+        finish = regression(method, columns, link)
     base = np.asarray(json.loads(shape["base_score"]), dtype=np.float32).astype(np.float64)
     if link in ("logistic", "exp"):  # it is stored among the predictions, not the raw outputs
         base = logit(np.clip(base, 1e-6, 1 - 1e-6)) if link == "logistic" else np.log(base)
-    return _join(trees, base, finish, int(shape["num_feature"]), "float32", "float32")
+    return joined(trees, base, finish, int(shape["num_feature"]), "float32", "float32")
 
 
-def _xgboost_tree(tree: Mapping[str, Any], column: int, columns: int, weight: np.float32) -> _Tree:
+def _xgboost_tree(tree: XgboostTree, column: int, columns: int, weight: np.float32) -> TreeNodes:
     left, right = np.asarray(tree["left_children"]), np.asarray(tree["right_children"])
     condition = np.asarray(tree["split_conditions"], dtype=np.float32)
     feature = np.where(left >= 0, np.asarray(tree["split_indices"]), -1)
@@ -352,7 +333,9 @@ def _xgboost_tree(tree: Mapping[str, Any], column: int, columns: int, weight: np
     if int(tree["tree_param"]["size_leaf_vector"]) > 1 or set(splits) != set(np.flatnonzero(categorical).tolist()):
         raise ValueError("leaves with several values, or a categorical split without its categories")
     threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)  # x < t
-    return _Tree(feature, threshold, left, right, missing_left, _in_column(condition * weight, column, columns), splits)
+    return TreeNodes(
+        feature, threshold, left, right, missing_left, in_column(condition * weight, column, columns), splits
+    )
 
 
 _READERS = {"sklearn": _read_sklearn, "lightgbm": _read_lightgbm, "xgboost": _read_xgboost}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
+
+from reliance.models.libraries import TorchModule
 
 
 def inherits(model: object, methods: Iterable[str], library: str) -> bool:
@@ -27,7 +28,7 @@ def _inherits(model: object, method: str, library: str) -> bool:
     )
 
 
-def _is_written_in(function: Any, library: str) -> bool:
+def _is_written_in(function: object, library: str) -> bool:
     """By where its code stands: a function that replaces another may carry its name and module."""
     function = getattr(function, "fn", getattr(function, "__func__", function))  # methods with a condition, static ones
     code = getattr(function, "__code__", None)
@@ -37,7 +38,7 @@ def _is_written_in(function: Any, library: str) -> bool:
     return bool(home) and os.path.abspath(code.co_filename).startswith(os.path.abspath(home) + os.sep)
 
 
-def plain_torch(module: Any) -> bool:
+def plain_torch(module: TorchModule) -> bool:
     """Whether a torch module's ``forward`` is all that happens when it is called: nothing patched, no hooks."""
     import torch.nn.modules.module as place
 

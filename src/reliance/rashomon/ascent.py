@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from reliance import functional
 from reliance._core import arrays, streams
-from reliance._core.arrays import Array, device, namespace
+from reliance._core.arrays import device, namespace
+from reliance._core.kinds import Array
 from reliance.engine import kernels
 from reliance.engine.kernels import Predict
 from reliance.rashomon.frameworks import Operands, Optimiser, Pressure

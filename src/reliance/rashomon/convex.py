@@ -9,7 +9,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import optimize
@@ -104,7 +103,7 @@ class ConvexLinearClass:
         rows = self._rows(data)
         return _member(rows, rows.best[0], data)
 
-    def contains(self, data: ClassData, model: Any) -> Member:
+    def contains(self, data: ClassData, model: object) -> Member:
         """A model that is known to be linear, with slopes of at most the radius."""
         form = linear_form(model)
         if form is None:

@@ -6,9 +6,8 @@ import math
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array
 from reliance._core.words import shown
 from reliance.data.features import Feature
 from reliance.losses.functions import Metric, resolve
@@ -17,7 +16,7 @@ from reliance.rashomon.parameter_search import FoundModel, Search
 from reliance.rashomon.protocol import ClassData, Member, Range
 
 # The best parameters found for given rows, which are asked for twice: for the bound, and for the ranges.
-_BEST: weakref.WeakKeyDictionary[ClassData, weakref.WeakKeyDictionary[Any, Array]] = weakref.WeakKeyDictionary()
+_BEST: weakref.WeakKeyDictionary[ClassData, weakref.WeakKeyDictionary[object, Array]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +83,8 @@ class DifferentiableClass:
     True
     """
 
-    apply: Any
-    params: Any = None
+    apply: object
+    params: object = None
     radius: float | None = None
     loss: str = "squared_error"
     starts: int = 4
@@ -119,7 +118,7 @@ class DifferentiableClass:
         search = Search.of(self, data)
         return search.member(self._best(search))
 
-    def contains(self, data: ClassData, model: Any) -> Member:
+    def contains(self, data: ClassData, model: object) -> Member:
         """A `FoundModel`, a module of the same shape, or parameters of the same shape, with at most the radius."""
         search = Search.of(self, data)
         theta = search.framework.vector(model.params if isinstance(model, FoundModel) else model)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeGuard
 
-from reliance._core.arrays import Array, backend, is_array, namespace
+from reliance._core.arrays import backend, is_array, namespace
+from reliance._core.kinds import Array, Operand, TorchArray
 from reliance._core.words import shown
 from reliance.models import modules
 
@@ -46,13 +47,13 @@ Merit: TypeAlias = Callable[[Array, Operands, Array, Pressure], tuple[Array, Arr
 class Optimiser(Protocol):
     """Adam on one vector, scaled back into the ball after each step."""
 
-    def start(self, theta: Array) -> Any:
+    def start(self, theta: Array) -> object:
         """The state at these parameters."""
         ...
 
     def run(
-        self, state: Any, operands: Operands, rates: list[float], shifts: Array, pressure: Pressure
-    ) -> tuple[Any, Array, Array]:
+        self, state: object, operands: Operands, rates: list[float], shifts: Array, pressure: Pressure
+    ) -> tuple[object, Array, Array]:
         """One step for each rate and each of the rows of ``shifts (T, K)``.
 
         Returns the state, the parameters after the last step, and the risk () before it.
@@ -68,11 +69,11 @@ class Framework(Protocol):
         """The given parameters."""
         ...
 
-    def vector(self, params: Any) -> Array:
+    def vector(self, params: object) -> Array:
         """Parameters as a vector; an error if they are not the model's."""
         ...
 
-    def tree(self, theta: Array) -> Any:
+    def tree(self, theta: Array) -> object:
         """A vector as parameters."""
         ...
 
@@ -80,7 +81,7 @@ class Framework(Protocol):
         """(m, P) -> (m,)."""
         ...
 
-    def function(self) -> Callable[[Any, Array], Array]:
+    def function(self) -> Callable[[Operand, Operand], Array]:
         """``(params, X) -> (m,)`` without gradients, for the user."""
         ...
 
@@ -115,7 +116,7 @@ class Framework(Protocol):
     def optimiser(self, merit: Merit, radius: float) -> Optimiser: ...
 
 
-def framework_of(apply: Any, params: Any) -> Framework:
+def framework_of(apply: object, params: object) -> Framework:
     """Torch for modules and dicts of tensors, otherwise JAX."""
     if not modules.is_torch_module(apply):
         if not callable(apply):
@@ -131,11 +132,11 @@ def framework_of(apply: Any, params: Any) -> Framework:
     return JaxFramework.of(apply, params)
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: object) -> TypeGuard[TorchArray]:
     return is_array(x) and backend(namespace(x)) == "torch"
 
 
-def is_tensor_dict(params: Any) -> bool:
+def is_tensor_dict(params: object) -> TypeGuard[dict[str, TorchArray]]:
     return isinstance(params, dict) and bool(params) and all(is_tensor(value) for value in params.values())
 
 

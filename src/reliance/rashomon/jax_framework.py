@@ -6,13 +6,14 @@ import contextlib
 import importlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from reliance._core import arrays
-from reliance._core.arrays import Array, describe, epsilon, is_array, is_floating, namespace
+from reliance._core.arrays import describe, epsilon, is_array, is_floating, namespace
+from reliance._core.kinds import Array, HostArray, JaxArray, Operand
 from reliance.rashomon.ascent import tangential
 from reliance.rashomon.frameworks import Merit, Operands, Pressure, as_column, is_tensor, not_differentiable
 
@@ -32,13 +33,13 @@ class JaxFramework:
     first : array (d,)
     """
 
-    call: Callable[[Any, Any], Any]
-    structure: Any
+    call: Callable[[Operand, Operand], Array]
+    structure: object
     shapes: tuple[tuple[int, ...], ...]
-    first: Any
+    first: JaxArray
 
     @staticmethod
-    def of(apply: Callable[[Any, Any], Any], params: Any) -> JaxFramework:
+    def of(apply: Callable[[Operand, Operand], Array], params: object) -> JaxFramework:
         import jax
 
         leaves, structure = jax.tree.flatten(params)
@@ -53,37 +54,37 @@ class JaxFramework:
         homes = sorted({str(dev) for leaf in leaves if isinstance(leaf, jax.Array) for dev in leaf.devices()})
         if len(homes) > 1:
             raise ValueError(f"the model's parameters are on several devices, {', '.join(homes)}: move them to one")
-        empty = JaxFramework(apply, structure, tuple(tuple(np.shape(leaf)) for leaf in leaves), None)
-        return replace(empty, first=empty.vector(params))
+        shapes = tuple(tuple(np.shape(leaf)) for leaf in leaves)
+        return JaxFramework(apply, structure, shapes, _vector(leaves))
 
-    def vector(self, params: Any) -> Any:
+    def vector(self, params: object) -> JaxArray:
         import jax
-        import jax.numpy as jnp
 
         leaves, structure = jax.tree.flatten(params)
         if structure != self.structure or tuple(tuple(np.shape(leaf)) for leaf in leaves) != self.shapes:
             raise ValueError(f"the parameters must be a tree {self.structure} of arrays of shapes {self.shapes}")
-        theta = jnp.concatenate([jnp.reshape(jnp.asarray(leaf), (-1,)) for leaf in leaves])
-        return theta.astype(theta.dtype)  # no weak type, with which JAX would compile once more
+        return _vector(leaves)
 
-    def tree(self, theta: Any) -> Any:
+    def tree(self, theta: Array) -> object:
         import jax
+        import jax.numpy as jnp
 
         ends = np.cumsum([math.prod(shape) for shape in self.shapes]).tolist()
         parts = zip([0, *ends], ends, self.shapes, strict=False)
-        return jax.tree.unflatten(self.structure, [theta[a:b].reshape(shape) for a, b, shape in parts])
+        params: object = jax.tree.unflatten(self.structure, [jnp.reshape(theta[a:b], shape) for a, b, shape in parts])
+        return params
 
-    def predict(self, theta: Any, X: Any) -> Any:
+    def predict(self, theta: Array, X: Array) -> Array:
         return as_column(self.call(self.tree(theta), X))
 
-    def function(self) -> Callable[[Any, Any], Any]:
-        def function(params: Any, X: Any) -> Any:
+    def function(self) -> Callable[[object, Array], Array]:
+        def function(params: object, X: Array) -> Array:
             found = as_column(self.call(params, X))
             return arrays.to_host(found) if isinstance(X, np.ndarray) else found
 
         return function
 
-    def at_home(self, X: Any, y: Any) -> tuple[Any, Any]:
+    def at_home(self, X: Array, y: Array) -> tuple[Array, Array]:
         import jax
 
         if not isinstance(X, np.ndarray | jax.Array):
@@ -95,11 +96,13 @@ class JaxFramework:
             )
         return jax.device_put(X, home), jax.device_put(y, home)
 
-    def widened(self, x: Any) -> Any:
-        return x.astype("float64") if is_floating(namespace(x), x.dtype) else x
+    def widened(self, x: Array) -> Array:
+        xp = namespace(x)
+        return xp.astype(x, xp.float64) if is_floating(xp, x.dtype) else x
 
-    def narrowed(self, x: Any) -> Any:
-        return x.astype(self.first.dtype) if is_floating(namespace(x), x.dtype) else x
+    def narrowed(self, x: Array) -> Array:
+        xp = namespace(x)
+        return xp.astype(x, self.first.dtype) if is_floating(xp, x.dtype) else x
 
     def session(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -118,11 +121,12 @@ class JaxFramework:
         found: Callable[..., Array] = jax.jit(function)
         return found
 
-    def slope(self, merit: Merit, theta: Any, operands: Operands, shifts: Any, pressure: Pressure) -> Any:
+    def slope(self, merit: Merit, theta: Array, operands: Operands, shifts: Array, pressure: Pressure) -> Array:
         import jax
 
         try:
-            return jax.jit(jax.grad(merit, has_aux=True))(theta, operands, shifts, pressure)[0]
+            found: Array = jax.jit(jax.grad(merit, has_aux=True))(theta, operands, shifts, pressure)[0]
+            return found
         except (TypeError, jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
             raise not_differentiable(str(error).splitlines()[0]) from error
 
@@ -130,32 +134,58 @@ class JaxFramework:
         return _Adam(_adam_steps(merit, radius * (1.0 - 4.0 * epsilon(self.first))))
 
 
+def _vector(leaves: list[Array | float]) -> JaxArray:
+    import jax.numpy as jnp
+
+    theta = jnp.concatenate([jnp.reshape(jnp.asarray(leaf), (-1,)) for leaf in leaves])
+    plain: JaxArray = theta.astype(theta.dtype)  # no weak type, with which JAX would compile once more
+    return plain
+
+
+class _State(NamedTuple):
+    """Parameters, the two means of slopes, and how many steps were taken."""
+
+    theta: Array
+    m: Array
+    v: Array
+    t: Array
+
+
+# (state, operands, rates (T,), shifts (T, K), pressure) -> the state, and the risk before the last step
+_Steps: TypeAlias = Callable[[_State, Operands, HostArray, Array, Pressure], tuple[_State, Array]]
+
+
 @dataclass(frozen=True, eq=False)
 class _Adam:
-    steps: Callable[..., Any]
+    steps: _Steps
 
-    def start(self, theta: Any) -> Any:
+    def start(self, theta: Array) -> _State:
         import jax
         import jax.numpy as jnp
 
         # Bound to the device as what a round returns is: otherwise JAX compiles the first round by itself.
-        (home,) = theta.devices()
-        return jax.device_put((theta, jnp.zeros_like(theta), jnp.zeros_like(theta), jnp.zeros((), theta.dtype)), home)
+        (home,) = jnp.asarray(theta).devices()
+        first = _State(theta, jnp.zeros_like(theta), jnp.zeros_like(theta), jnp.zeros((), theta.dtype))
+        placed: _State = jax.device_put(first, home)
+        return placed
 
     def run(
-        self, state: Any, operands: Operands, rates: list[float], shifts: Any, pressure: Pressure
-    ) -> tuple[Any, Any, Any]:
-        state, risk = self.steps(state, operands, np.asarray(rates, dtype=state[0].dtype), shifts, pressure)
-        return state, state[0], risk
+        self, state: object, operands: Operands, rates: list[float], shifts: Array, pressure: Pressure
+    ) -> tuple[_State, Array, Array]:
+        assert isinstance(state, _State)
+        state, risk = self.steps(state, operands, np.asarray(rates, dtype=str(state.theta.dtype)), shifts, pressure)
+        return state, state.theta, risk
 
 
-def _adam_steps(merit: Merit, radius: float) -> Callable[..., Any]:
+def _adam_steps(merit: Merit, radius: float) -> _Steps:
     """Kingma and Ba (2015), algorithm 1: JAX itself has no optimiser, and this is all that is needed of one."""
     import jax
     import jax.numpy as jnp
 
-    def ascent_round(state: Any, operands: Operands, rates: Any, shifts: Any, pressure: Pressure) -> Any:
-        def step(state: Any, now: Any) -> Any:
+    def ascent_round(
+        state: _State, operands: Operands, rates: Array, shifts: Array, pressure: Pressure
+    ) -> tuple[_State, Array]:
+        def step(state: _State, now: tuple[Array, Array]) -> tuple[_State, Array]:
             theta, m, v, t = state
             rate, donors = now
             slope, risk = jax.grad(merit, has_aux=True)(theta, operands, donors, pressure)
@@ -163,10 +193,10 @@ def _adam_steps(merit: Merit, radius: float) -> Callable[..., Any]:
             m, v, t = 0.9 * m + 0.1 * slope, 0.999 * v + 0.001 * slope**2, t + 1
             theta = theta - rate * (m / (1 - 0.9**t)) / (jnp.sqrt(v / (1 - 0.999**t)) + 1e-8)
             theta = theta * jnp.minimum(1.0, radius / jnp.linalg.norm(theta))
-            return (theta, m, v, t), risk
+            return _State(theta, m, v, t), risk
 
         state, risks = jax.lax.scan(step, state, (rates, shifts))
         return state, risks[-1]
 
-    compiled: Callable[..., Any] = jax.jit(ascent_round)
+    compiled: _Steps = jax.jit(ascent_round)
     return compiled

@@ -6,13 +6,14 @@ only the switched risk is another quadratic, from the kernel's pairs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from reliance._core.arrays import Array, device, from_host, is_array, namespace, to_host
+from reliance._core.arrays import device, from_host, is_array, namespace, to_host
+from reliance._core.kinds import Array
 from reliance._core.words import shown
 from reliance.data.features import Feature
 from reliance.rashomon.ball import Ball, GoodModels
@@ -113,7 +114,7 @@ class KernelClass:
     """
 
     kernel: str | Kernel = "rbf"
-    landmarks: Any = 100
+    landmarks: int | Array = 100
     radius: float | None = None
     bandwidth: float | Sequence[float] | None = None
     degree: int = 3
@@ -145,7 +146,7 @@ class KernelClass:
         """The model of least risk: ridge regression whose penalty makes the norm at most the radius."""
         return _Space.of(self, data).best
 
-    def contains(self, data: ClassData, model: Any) -> Member:
+    def contains(self, data: ClassData, model: object) -> Member:
         """A `KernelModel` with the class's kernel and landmarks and at most its norm."""
         if not isinstance(model, KernelModel):
             raise TypeError(
@@ -270,7 +271,8 @@ class _Space:
         values = to_host(self.kernel(self.landmarks, self.landmarks))
         if not np.allclose(to_host(model.kernel(self.landmarks, self.landmarks)), values):
             raise ValueError("reference has another kernel than the class: fit it with the class, or pass None")
-        norm, radius = float(np.sqrt(max(model.coefficients @ values @ model.coefficients, 0.0))), self.ball.radius
+        square = float(model.coefficients @ values @ model.coefficients)
+        norm, radius = math.sqrt(max(square, 0.0)), self.ball.radius
         if norm > radius * (1 + 1e-9):
             raise ValueError(
                 f"reference has the norm {norm:g}, more than radius={radius:g}: raise radius, or pass another reference"
@@ -281,7 +283,7 @@ class _Space:
         return Point(v, float(mean[-1] - model.intercept - mean[:-1] @ v))
 
 
-def _landmarks(given: Any, X: Array) -> Array:
+def _landmarks(given: int | Array, X: Array) -> Array:
     n, P = X.shape
     if isinstance(given, int):
         places = np.unique(np.linspace(0, n - 1, min(given, n)).round().astype(np.int64))
@@ -311,4 +313,4 @@ def _median_widths(X: Array, landmarks: Array) -> Host:
     spread, middle = to_host(xp.std(X, axis=0)), to_host(xp.mean(X, axis=0))
     spread = np.where(spread > 1e-13 * np.abs(middle), spread, 1.0)
     scaled = to_host(landmarks) / spread
-    return spread * _median_distance(_squared_distances(scaled, scaled))
+    return np.asarray(spread * _median_distance(to_host(_squared_distances(scaled, scaled))))

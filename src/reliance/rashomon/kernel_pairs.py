@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import comb
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from reliance._core.arrays import Array, device, namespace, to_host
+from reliance._core.arrays import device, namespace, to_host
+from reliance._core.kinds import Array
 from reliance.samplers.draws import Host, take_columns, upload
 from reliance.samplers.regressors import _squared_distances, least_squares
 
@@ -196,7 +197,7 @@ class ProductKernel:
         mine = take_columns(C, switch.columns)
         return [(self._of(switch.kept, C, rest), self._of(switch.lent, mine, moved))]
 
-    def _of(self, X: Array, C: Array, parts: Sequence[Any]) -> Array:
+    def _of(self, X: Array, C: Array, parts: Sequence[tuple[tuple[int, ...], Kernel]]) -> Array:
         ones = namespace(X).ones((X.shape[0], C.shape[0]), dtype=X.dtype, device=device(X))
         values = (kernel(take_columns(X, columns), take_columns(C, columns)) for columns, kernel in parts)
         return reduce(lambda a, b: a * b, values, ones)

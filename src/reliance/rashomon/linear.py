@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +39,7 @@ class LeastSquaresClass:
             return _member(data, shape, ball.solution[0], ball.least)
         return _member(data, shape, Point(shape.centre, 0.0), shape.least)
 
-    def contains(self, data: ClassData, model: Any) -> Member:
+    def contains(self, data: ClassData, model: object) -> Member:
         form = calling.linear_form(model)
         if form is None:
             raise TypeError(

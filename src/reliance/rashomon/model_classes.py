@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from reliance._core.checks import check_choice
 from reliance._core.words import shown
@@ -97,7 +96,7 @@ class LinearClass:
     def best(self, data: ClassData) -> Member:
         return self._solver.best(data)
 
-    def contains(self, data: ClassData, model: Any) -> Member:
+    def contains(self, data: ClassData, model: object) -> Member:
         return self._solver.contains(data, model)
 
     def ranges(

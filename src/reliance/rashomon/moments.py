@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array
 from reliance.rashomon.protocol import ClassData
 
 Floats = NDArray[np.float64]
@@ -130,26 +130,36 @@ def _cholesky(products: Floats, spread: Floats) -> Floats | None:
 
 def _products(data: ClassData, centre: Floats) -> tuple[Floats, Floats]:
     """Means, and covariances with denominator n, from sums about a point that is near the means."""
-    inner, beside, label = 0.0, 0.0, 0.0
+    inner: Array | None = None
+    beside: Array | None = None
+    label: Array | None = None
     for x, y in _chunks(data, centre):
         xp = arrays.namespace(x)
         pair = xp.stack([y, xp.ones_like(y)], axis=1)
-        inner = inner + xp.matrix_transpose(x) @ x
-        beside = beside + xp.matrix_transpose(x) @ pair
-        label = label + xp.matrix_transpose(pair) @ pair
+        inner = _plus(inner, xp.matrix_transpose(x) @ x)
+        beside = _plus(beside, xp.matrix_transpose(x) @ pair)
+        label = _plus(label, xp.matrix_transpose(pair) @ pair)
+    assert inner is not None
+    assert beside is not None
+    assert label is not None
     n, (cross, sums), own = int(data.X.shape[0]), arrays.to_host(beside).T, arrays.to_host(label)
     away = np.append(sums, own[0, 1]) / n
     products = np.block([[arrays.to_host(inner), cross[:, None]], [cross, own[0, 0]]]) / n
     return centre + away, products - np.outer(away, away)
 
 
+def _plus(total: Array | None, more: Array) -> Array:
+    return more if total is None else total + more
+
+
 def _triangle(data: ClassData, mean: Floats) -> Floats:
     """R of the QR decomposition of the centred rows, one chunk below the other."""
-    upper = None
+    upper: Array | None = None
     for x, y in _chunks(data, mean):
         xp = arrays.namespace(x)
         part = xp.concat([x, y[:, None]], axis=1)
         upper = xp.linalg.qr(part if upper is None else xp.concat([upper, part]))[1]
+    assert upper is not None
     found = arrays.to_host(upper) / np.sqrt(int(data.X.shape[0]))
     return np.asarray(np.pad(found, ((0, len(mean) - len(found)), (0, 0))))
 

@@ -11,13 +11,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays, streams
-from reliance._core.arrays import Array, device, namespace
+from reliance._core.arrays import device, namespace
+from reliance._core.kinds import Array, Operand
 from reliance.data.features import Feature
 from reliance.rashomon import ascent
 from reliance.rashomon.frameworks import (
@@ -52,8 +53,8 @@ class FoundModel:
     params : dict of tensors or tree of arrays
     """
 
-    function: Callable[[Any, Array], Array]
-    params: Any
+    function: Callable[[Operand, Operand], Array]
+    params: object
 
     def __call__(self, X: Array) -> Array:
         return self.function(self.params, X)
@@ -138,8 +139,10 @@ class Search:
             found.append(good[int(np.argmin(sign * values))])
             spreads.append(float(np.ptp(values[1:])) if len(values) > 1 else 0.0)
         pairs = self.X.shape[0] - 1 if self.given.pairs == "all" else int(self.given.pairs)
-        ends = [(self._value(x, wide, compare, pairs), self.member(x)) for x in found]
-        (lowest, low), (highest, high) = sorted(ends, key=lambda end: end[0])  # by rounding, or by the pairs of a step
+        reached = [(self._value(x, wide, compare, pairs), self.member(x)) for x in found]
+        (lowest, low), (highest, high) = sorted(
+            reached, key=lambda end: end[0]
+        )  # by rounding, or by the pairs of a step
         return Range(math.nan, math.nan, low, high, lowest, highest, (spreads[0], spreads[1]))
 
     def optimiser(self, compare: str | None) -> Optimiser:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array
 from reliance.data.features import Feature
 from reliance.data.rows import Rows
 
@@ -80,7 +80,7 @@ class ModelClass(Protocol):
         """The model of least risk, or the best that was found."""
         ...
 
-    def contains(self, data: ClassData, model: Any) -> Member:
+    def contains(self, data: ClassData, model: object) -> Member:
         """The member that a user's reference model is; an error that says why if it is outside the class."""
         ...
 

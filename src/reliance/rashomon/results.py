@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import plots
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array, HostArray
 from reliance.rashomon.model_classes import Members
 from reliance.rashomon.protocol import Range
 from reliance.results import export, files
 from reliance.results.base import Result
 from reliance.results.records import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 _BY_FEATURE = ("lower", "upper", "achieved_lower", "achieved_upper", "lower_risks", "upper_risks")
@@ -100,24 +104,25 @@ class ClassReliance(Result):
         with np.errstate(invalid="ignore"):  # both ends may be infinite
             return np.stack([self.achieved_lower - self.lower, self.upper - self.achieved_upper], axis=1)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """All fields but the models, and the gap, as strict JSON: plain numbers, strings and lists, None for NaN."""
         return {**super().to_dict(), "gap": plain(self.gap)}
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> pd.DataFrame:
         """A pandas DataFrame, one row per feature."""
-        columns: dict[str, Any] = {name: getattr(self, name) for name in _BY_FEATURE}
+        columns: dict[str, HostArray] = {name: getattr(self, name) for name in _BY_FEATURE}
         columns |= {"lower_gap": self.gap[:, 0], "upper_gap": self.gap[:, 1]}
         if self.outer is not None:
             columns |= {"outer_lower": self.outer[:, 0], "outer_upper": self.outer[:, 1]}
         return export.frame(self.names, columns)
 
-    def plot(self, kind: str = "range", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "range", ax: object = None, **options: object) -> Axes:
         """Draw "range" with matplotlib and return the Axes: bars of what good models achieve, the largest on top.
 
         Whiskers reach to what is certified; an arrow at the edge says that it is infinite. ``most=`` features at most.
         """
-        return plots.draw(plots.RANGES, kind, self, ax, options)
+        axes: Axes = plots.draw(plots.RANGES, kind, self, ax, options)
+        return axes
 
     @property
     def _method(self) -> str:
@@ -138,7 +143,22 @@ class ClassReliance(Result):
         return export.by_feature(title, self.names, columns, self.achieved_upper)
 
 
-def from_ranges(names: Sequence[str], ranges: Sequence[Range], **fields: Any) -> ClassReliance:
+class Described(TypedDict):
+    """The fields of a `ClassReliance` that are not of single features, apart from the spread."""
+
+    reference_risk: float
+    bound: float
+    compare: str
+    loss: str
+    n: int
+    conditional: bool
+    model_class: str
+    confidence: float | None
+    outer: Floats | None
+    members: Members | None
+
+
+def from_ranges(names: Sequence[str], ranges: Sequence[Range], **fields: Unpack[Described]) -> ClassReliance:
     """The result of p features."""
     searched = any(one.spread is not None for one in ranges)
     spread = np.asarray([one.spread or (0.0, 0.0) for one in ranges]) if searched else None

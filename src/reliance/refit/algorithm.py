@@ -192,7 +192,7 @@ def _checked(
     measured = measured._replace(weights=weights)
     # As they were given: their index, if they have one, is compared with that of the rows.
     rows, labels, own = (measured.X_test, data.y_test, data.weights) if held_out else (X, data.y, data.weights)
-    judged = judged_rows(data.fit, rows, labels, features, data.loss, own, names)
+    judged = judged_rows(data.fit, rows, labels, features, data.loss, own, names, shared=True)
     measured = measured._replace(loss=list(judged.losses))  # the same for all fits
     if any(loss.target == "prediction" for loss in judged.losses):
         raise ValueError("loss='prediction_shift' compares a model with itself: choose a loss of y and predictions")

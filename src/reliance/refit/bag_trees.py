@@ -6,11 +6,13 @@ A row's prediction in a tree depends on the features that its own path tests, an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance._core.arrays import to_host
+from reliance._core.kinds import Array, HostArray
 from reliance._core.streams import Indices
 from reliance.models.calling import name_of
 from reliance.refit.bagged import Bag, Member
@@ -45,19 +47,19 @@ class _Nodes(NamedTuple):
 
 
 def _joined(members: Sequence[Member]) -> _Nodes:
-    sizes = np.array([member.tree.node_count for member in members])
+    sizes = np.array([member.nodes.node_count for member in members])
     roots = np.cumsum(sizes) - sizes
     left, right = (
-        np.concatenate([getattr(m.tree, side) + root for m, root in zip(members, roots, strict=True)])
+        np.concatenate([getattr(m.nodes, side) + root for m, root in zip(members, roots, strict=True)])
         for side in ("children_left", "children_right")
     )
-    threshold = np.concatenate([member.tree.threshold for member in members])
-    missing = np.concatenate([member.tree.missing_go_to_left for member in members]).astype(bool)
+    threshold = np.concatenate([member.nodes.threshold for member in members])
+    missing = np.concatenate([member.nodes.missing_go_to_left for member in members]).astype(bool)
     return _Nodes(roots, np.concatenate([_tested(member) for member in members]), threshold, left, right, missing)
 
 
 def walk(
-    members: Sequence[Member], table: NDArray[Any], tree: Indices, row: Indices, donor: Indices
+    members: Sequence[Member], table: HostArray, tree: Indices, row: Indices, donor: Indices
 ) -> tuple[Indices, Words]:
     """Rows down their trees, a level at a time, with a look at what their donors' values would do there.
 
@@ -114,7 +116,7 @@ def _goes_left(
     return left if missing_left is None else left | (np.isnan(value) & missing_left)
 
 
-def differences(member: Member, own: NDArray[Any], lent: NDArray[Any]) -> Words:
+def differences(member: Member, own: HostArray, lent: HostArray) -> Words:
     """``(m, words)``: the columns that a member of any other kind takes and in which rows and donors differ."""
     width = own.shape[1]
     words = np.zeros((len(own), word_count(width)), dtype=np.uint64)
@@ -126,11 +128,11 @@ def differences(member: Member, own: NDArray[Any], lent: NDArray[Any]) -> Words:
 
 def _tested(member: Member) -> Indices:
     """The column of X that each node tests; negative at leaves."""
-    own: Indices = member.tree.feature
+    own: Indices = member.nodes.feature
     return own if member.columns is None else np.where(own >= 0, member.columns[own], -1)
 
 
-def check_fitted_on(bag: Bag, X: NDArray[Any], y: NDArray[Any] | None) -> None:
+def check_fitted_on(bag: Bag, X: HostArray, y: Array | None) -> None:
     """Raise if some of the trees were visibly fitted on other rows or labels; says nothing of what cannot be known."""
     remedy = "pass the X and y of the fit, in the same order, because out-of-bag rows are known for those only"
     checked = [(m, rows) for m, rows in zip(bag.members, bag.samples, strict=True) if m.tree is not None and rows.size]
@@ -140,16 +142,16 @@ def check_fitted_on(bag: Bag, X: NDArray[Any], y: NDArray[Any] | None) -> None:
                 f"X is not what forest={name_of(bag.source)} was fitted on: its rows do not fall into the leaves of "
                 f"the trees as the training rows did; {remedy}"
             )
-        if y is not None and not _labels_agree(bag, member, samples, y):
+        if y is not None and not _labels_agree(bag, member, samples, to_host(y)):
             raise ValueError(
                 f"y is not what forest={name_of(bag.source)} was fitted on: its mean over the rows of a tree is not "
                 f"what the tree predicts at its root; {remedy}"
             )
 
 
-def _counts_agree(member: Member, samples: Indices, X: NDArray[Any]) -> bool:
+def _counts_agree(member: Member, samples: Indices, X: HostArray) -> bool:
     """Whether the rows of a bag fall into the leaves as often as the tree says its training rows did."""
-    tree, distinct = member.tree, np.unique(samples)
+    tree, distinct = member.nodes, np.unique(samples)
     total = int(tree.n_node_samples[0])
     rows = {len(distinct): distinct, len(samples): samples}.get(
         total
@@ -160,9 +162,9 @@ def _counts_agree(member: Member, samples: Indices, X: NDArray[Any]) -> bool:
     return bool(np.all(found[tree.children_left < 0] == tree.n_node_samples[tree.children_left < 0]))
 
 
-def _labels_agree(bag: Bag, member: Member, samples: Indices, y: NDArray[Any]) -> bool:
+def _labels_agree(bag: Bag, member: Member, samples: Indices, y: HostArray) -> bool:
     """Whether the root predicts the mean label of the bag, or its shares of classes; True where weights hide it."""
-    tree, estimator = member.tree, member.estimator
+    tree, estimator = member.nodes, member.estimator
     if not np.isclose(tree.weighted_n_node_samples[0], len(samples), rtol=1e-12, atol=0.0):
         return True
     if bag.classes is None:

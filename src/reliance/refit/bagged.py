@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reliance._core.kinds import HostArray
 from reliance._core.streams import Indices
 from reliance._core.words import shown
 from reliance.models.calling import Model, name_of
+from reliance.models.libraries import SklearnTree, TreeEstimator
 from reliance.models.untouched import inherits
 
 
@@ -40,28 +40,34 @@ class Member:
         What a tree answers at each of its nodes.
     """
 
-    estimator: Any
+    estimator: TreeEstimator
     columns: Indices | None
     method: str
-    classes: NDArray[Any] | None = None
+    classes: HostArray | None = None
     places: Indices | None = None
     encoded: bool = False
-    tree: Any = None
-    leaves: NDArray[Any] | None = None
+    tree: SklearnTree | None = None
+    leaves: HostArray | None = None
 
-    def seen(self, rows: NDArray[Any]) -> NDArray[Any]:
+    @property
+    def nodes(self) -> SklearnTree:
+        """Those of a member that is a tree."""
+        assert self.tree is not None
+        return self.tree
+
+    def seen(self, rows: HostArray) -> HostArray:
         """The columns of the rows that it takes."""
         return rows if self.columns is None else rows[:, self.columns]
 
-    def leaf(self, rows: NDArray[Any]) -> Indices:
+    def leaf(self, rows: HostArray) -> Indices:
         """The node of the tree that each row ends in. scikit-learn's trees compare in float32."""
-        return np.asarray(self.tree.apply(self.seen(rows).astype(np.float32, copy=False)))
+        return np.asarray(self.nodes.apply(self.seen(rows).astype(np.float32, copy=False)))
 
-    def at_leaf(self, leaf: Indices) -> NDArray[Any]:
+    def at_leaf(self, leaf: Indices) -> HostArray:
         assert self.leaves is not None
         return self.leaves[leaf]
 
-    def answer(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def answer(self, rows: HostArray) -> HostArray:
         if self.leaves is not None:
             return self.at_leaf(self.leaf(rows))
         return _in_places(self, np.asarray(getattr(self.estimator, self.method)(self.seen(rows))))
@@ -74,19 +80,19 @@ class Bag:
     ``of_trees``: all members are trees. ``dtype``: what the members take; ``working``: that of the blocks.
     """
 
-    source: Any
+    source: object
     members: tuple[Member, ...]
     samples: tuple[Indices, ...]
-    classes: NDArray[Any] | None
+    classes: HostArray | None
     of_trees: bool
-    dtype: np.dtype[Any]
-    working: np.dtype[Any]
+    dtype: np.dtype[np.generic]
+    working: np.dtype[np.generic]
 
-    def rows(self, block: NDArray[Any]) -> NDArray[Any]:
+    def rows(self, block: HostArray) -> HostArray:
         """What the members are given of a block."""
         return block[:, :-1].astype(self.dtype, copy=False)
 
-    def predict(self, block: NDArray[Any]) -> NDArray[Any]:
+    def predict(self, block: HostArray) -> HostArray:
         """The answers to a block whose last column says which member is asked, its rows in the order of the members."""
         asked = block[:, -1]
         starts = np.flatnonzero(np.diff(asked, prepend=-1.0))
@@ -98,7 +104,7 @@ class Bag:
         return np.concatenate(found)
 
 
-def read_bag(model: Model, X: NDArray[Any]) -> Bag:
+def read_bag(model: Model, X: HostArray) -> Bag:
     """The bag behind a fitted ensemble, as the losses ask for it."""
     forest, method = model.source, model.method or "predict"
     name = name_of(forest)
@@ -131,12 +137,12 @@ def read_bag(model: Model, X: NDArray[Any]) -> Bag:
     classes = None if classes is None else np.asarray(classes)
     read = tuple(_member(forest, one, own, method, classes) for one, own in zip(members, columns, strict=True))
     of_trees = all(member.leaves is not None for member in read)
-    dtype: np.dtype[Any] = np.dtype(np.float32) if of_trees else X.dtype
-    working: np.dtype[Any] = dtype if dtype.kind == "f" else np.dtype(np.float64)
+    dtype: np.dtype[np.generic] = np.dtype(np.float32) if of_trees else X.dtype
+    working: np.dtype[np.generic] = dtype if dtype.kind == "f" else np.dtype(np.float64)
     return Bag(forest, read, samples, classes, of_trees, dtype, working)
 
 
-def _is_fitted(forest: Any) -> bool:
+def _is_fitted(forest: object) -> bool:
     """What scikit-learn says of its estimators, and of those that look like one."""
     if "sklearn" not in sys.modules or not hasattr(forest, "fit") or not hasattr(forest, "get_params"):
         return not hasattr(forest, "fit")
@@ -150,7 +156,7 @@ def _is_fitted(forest: Any) -> bool:
     return True
 
 
-def _checked_columns(forest: Any, count: int, X: NDArray[Any]) -> list[Indices | None]:
+def _checked_columns(forest: object, count: int, X: HostArray) -> list[Indices | None]:
     width = getattr(forest, "n_features_in_", X.shape[1])
     if X.ndim != 2 or X.shape[1] != width:
         raise ValueError(
@@ -164,13 +170,13 @@ def _checked_columns(forest: Any, count: int, X: NDArray[Any]) -> list[Indices |
     return [None if np.array_equal(own, whole) else np.asarray(own, dtype=np.int64) for own in given]
 
 
-def _sampled(forest: Any) -> tuple[Indices, ...] | None:
+def _sampled(forest: object) -> tuple[Indices, ...] | None:
     """The rows that each member was fitted on; None if the ensemble does not say. scikit-learn draws them once more."""
     found = getattr(forest, "estimators_samples_", None)
     return None if found is None else tuple(np.asarray(rows, dtype=np.int64) for rows in found)
 
 
-def _checked_samples(forest: Any, samples: tuple[Indices, ...], count: int, X: NDArray[Any]) -> tuple[Indices, ...]:
+def _checked_samples(forest: object, samples: tuple[Indices, ...], count: int, X: HostArray) -> tuple[Indices, ...]:
     if len(samples) != count:
         raise ValueError(
             f"forest={name_of(forest)} has {count} estimators_ but {len(samples)} estimators_samples_: fit it again"
@@ -186,7 +192,9 @@ def _checked_samples(forest: Any, samples: tuple[Indices, ...], count: int, X: N
     return samples
 
 
-def _member(forest: Any, estimator: Any, columns: Indices | None, method: str, classes: Any) -> Member:
+def _member(
+    forest: object, estimator: TreeEstimator, columns: Indices | None, method: str, classes: HostArray | None
+) -> Member:
     if not hasattr(estimator, method):
         raise TypeError(
             f"the members of forest={name_of(forest)}, {name_of(estimator)}, have no {method}, which the loss needs: "
@@ -208,7 +216,7 @@ def _member(forest: Any, estimator: Any, columns: Indices | None, method: str, c
     return replace(member, tree=estimator.tree_, leaves=np.ascontiguousarray(_in_places(member, raw)))
 
 
-def _tree_kind(estimator: Any) -> str | None:
+def _tree_kind(estimator: TreeEstimator) -> str | None:
     """What kind of tree of scikit-learn it is, exactly: a subclass, or one that was patched, may predict otherwise."""
     if "sklearn" not in sys.modules:
         return None
@@ -222,7 +230,7 @@ def _tree_kind(estimator: Any) -> str | None:
     return "classifier" if one_label else None
 
 
-def _encodes(forest: Any) -> bool:
+def _encodes(forest: object) -> bool:
     """Whether the members were fitted on the positions of labels among the ensemble's classes: scikit-learn's are."""
     if "sklearn" not in sys.modules:
         return False
@@ -232,7 +240,7 @@ def _encodes(forest: Any) -> bool:
     return isinstance(forest, known)
 
 
-def _places(forest: Any, estimator: Any, classes: NDArray[Any]) -> Indices:
+def _places(forest: object, estimator: object, classes: HostArray) -> Indices:
     own = np.asarray(getattr(estimator, "classes_", np.arange(len(classes)) if _encodes(forest) else classes))
     if _encodes(forest):
         return own.astype(np.int64)
@@ -245,7 +253,7 @@ def _places(forest: Any, estimator: Any, classes: NDArray[Any]) -> Indices:
     return places.astype(np.int64)
 
 
-def _in_places(member: Member, raw: NDArray[Any]) -> NDArray[Any]:
+def _in_places(member: Member, raw: HostArray) -> HostArray:
     """A member's labels as the bag's, and its probabilities in the bag's order; 0 for classes that it never saw."""
     places, classes = member.places, member.classes
     if places is None or classes is None:

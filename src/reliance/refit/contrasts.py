@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference
+from reliance._core import arrays
 from reliance._core.streams import Indices
 from reliance.inference import variance
 from reliance.refit.splits import Split
@@ -64,9 +65,9 @@ def contrast(without: Floats, given: Floats, at: Measured, compare: str) -> Cont
             "compare='difference'"
         )
     nothing = np.zeros_like(change)
-    h = variance.kernel(change, nothing, np.sum((w * change) ** 2), w, unit, nothing, 1)
-    size, m = np.bincount(at.split), at.distinct
-    psi = np.bincount(at.place, h.rows) * (m / change.size)  # a row that several splits test is one row
+    h = variance.kernel(change, nothing, np.asarray(np.sum((w * change) ** 2)), w, unit, nothing, 1)
+    rows, size, m = arrays.to_host(h.rows), np.bincount(at.split), at.distinct
+    psi = np.bincount(at.place, rows) * (m / change.size)  # a row that several splits test is one row
     spread = np.var(psi, ddof=1) / m
     own = np.bincount(at.split, unit)
     own = np.where(own > 0.0, own, math.nan)  # a split's own risk may be 0, or below
@@ -74,10 +75,19 @@ def contrast(without: Floats, given: Floats, at: Measured, compare: str) -> Cont
     return Contrast(
         value=null + float(h.excess),
         folds=folds,
-        deviations=np.bincount(at.split, h.rows) / size,
+        deviations=np.bincount(at.split, rows) / size,
         models_error=math.sqrt(spread),
         models_skewness=float(variance.skewness(psi, np.asarray(spread))),
     )
+
+
+class Described(TypedDict):
+    """What a result says of itself."""
+
+    target: str
+    refits: int
+    method: str
+    loss: str
 
 
 def result_of(
@@ -89,7 +99,7 @@ def result_of(
     compare: str,
     leave: str,
     per_row: bool,
-    **fields: Any,
+    **fields: Unpack[Described],
 ) -> AlgorithmReliance:
     """The result of p features: losses (N,) of the reference, and of each feature's refits."""
     pairs = [(one, reference) if leave == "out" else (reference, one) for one in refitted]

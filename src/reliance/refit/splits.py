@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays, streams
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array, HostArray
 from reliance._core.streams import Indices
 from reliance._core.words import short, shown
 from reliance.data import tables
 from reliance.data.checked_arrays import as_array
+from reliance.data.passed import RowsLike, TableLike
 from reliance.losses.functions import Loss, Metric
 from reliance.models.calling import name_of
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 Floats = NDArray[np.float64]
 
@@ -27,33 +31,43 @@ class Split(NamedTuple):
     test: Indices
 
 
-def as_rows(X: Any, name: str) -> Any:
+def _is_table(x: object) -> TypeIs[TableLike]:
+    return tables.is_table(x)
+
+
+def as_rows(X: object, name: str) -> RowsLike:
     """Rows to fit on: an array, or a table as it is."""
-    if tables.is_table(X):
+    if _is_table(X):
         tables.column_labels(X, name)  # a table in memory, or an error
         return X
     return as_array(X, name)
 
 
-def take(x: Any, rows: Indices) -> Any:
+@overload
+def take(x: Array | None, rows: Indices) -> Array: ...
+@overload
+def take(x: RowsLike | None, rows: Indices) -> RowsLike: ...
+def take(x: RowsLike | None, rows: Indices) -> RowsLike:
     """Some rows of an array or a table, always a copy: what a fit does to its data stays with it."""
-    if tables.is_table(x):
+    if _is_table(x):
         import narwhals as nw
 
-        return nw.to_native(nw.from_native(x, eager_only=True)[rows])
+        taken: TableLike = nw.to_native(nw.from_native(x, eager_only=True)[rows])
+        return taken
+    assert x is not None  # labels of rows to test come with these rows
     xp, dev = arrays.namespace(x), arrays.device(x)
     return xp.take(x, arrays.from_host(rows, xp, dev, arrays.index_dtype(xp)), axis=0)
 
 
-def take_columns(X: Any, columns: Sequence[int]) -> Any:
+def take_columns(X: RowsLike, columns: Sequence[int]) -> RowsLike:
     """Some columns, in their order; no column is one of zeros, from which nothing but a constant can be learnt."""
-    if tables.is_table(X):
+    if _is_table(X):
         import narwhals as nw
 
         frame = nw.from_native(X, eager_only=True)
-        if not columns:
-            return nw.to_native(nw.from_dict({"nothing": np.zeros(len(frame))}, backend=frame.implementation))
-        return nw.to_native(frame[:, list(columns)])
+        constant = nw.from_dict({"nothing": np.zeros(len(frame))}, backend=frame.implementation)
+        chosen: TableLike = nw.to_native(frame[:, list(columns)] if columns else constant)
+        return chosen
     xp, dev = arrays.namespace(X), arrays.device(X)
     if not columns:
         return xp.zeros((X.shape[0], 1), dtype=X.dtype, device=dev)
@@ -66,17 +80,17 @@ def are_labels(losses: Iterable[Loss | Metric]) -> bool:
     return any(loss.target in ("class", "sign") or loss.labels for loss in losses)
 
 
-def is_random(cv: Any) -> bool:
+def is_random(cv: object) -> TypeGuard[int]:
     return isinstance(cv, int | np.integer) and not isinstance(cv, bool | np.bool_)
 
 
-def is_test_set(cv: Any) -> bool:
+def is_test_set(cv: object) -> bool:
     """Whether it is (X_test, y_test) and no splits of the rows: of those each entry is a pair itself."""
     return isinstance(cv, tuple) and len(cv) == 2 and not isinstance(cv[0], tuple | list)
 
 
 def resolve_splits(
-    cv: Any, X: Any, y: Array, *, stratify: bool, key: int, weights: Floats | None = None
+    cv: object, X: RowsLike, y: Array, *, stratify: bool, key: int, weights: Floats | None = None
 ) -> tuple[Split, ...]:
     """The splits of a number of folds, of a scikit-learn splitter, or of a list of (train, test) rows.
 
@@ -92,26 +106,38 @@ def resolve_splits(
     return splits
 
 
-def _resolved(cv: Any, X: Any, y: Array, stratify: bool, key: int) -> tuple[Split, ...]:
+def _resolved(cv: object, X: RowsLike, y: Array, stratify: bool, key: int) -> tuple[Split, ...]:
     n = int(y.shape[0])
     if is_random(cv):
         return _random_folds(int(cv), n, arrays.to_host(y) if stratify and y.ndim == 1 else None, key)
     if isinstance(cv, type):
         raise TypeError(f"cv={cv.__name__} is a class: pass an instance, {cv.__name__}(...)")
+    wanted = "pass a number of folds, a splitter, or a list of (train, test) index arrays"
     if isinstance(cv, bool | float | str) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
-        raise TypeError(f"cv={shown(cv)}: pass a number of folds, a splitter, or a list of (train, test) index arrays")
-    if callable(getattr(cv, "split", None)):
-        cv = _split_by(cv, X, arrays.to_host(y))
-    splits = tuple(_checked(pair, place, n) for place, pair in enumerate(cv))
+        raise TypeError(f"cv={shown(cv)}: {wanted}")
+    pairs = _split_by(cv, X, arrays.to_host(y)) if _is_splitter(cv) else cv
+    if not isinstance(pairs, Iterable):
+        raise TypeError(f"cv={shown(cv)}: {wanted}")
+    splits = tuple(_checked(pair, place, n) for place, pair in enumerate(pairs))
     if not splits:
         raise ValueError("cv has no split: give at least one pair of (train, test) rows")
     return splits
 
 
-def _split_by(cv: Any, X: Any, y: Any) -> list[Any]:
+class Splitter(Protocol):
+    """A splitter of scikit-learn."""
+
+    def split(self, X: object, y: HostArray, /) -> Iterable[object]: ...
+
+
+def _is_splitter(cv: object) -> TypeGuard[Splitter]:
+    return callable(getattr(cv, "split", None))
+
+
+def _split_by(cv: Splitter, X: RowsLike, y: HostArray) -> list[object]:
     """What a splitter says of these rows and labels; it gets no groups."""
     try:
-        return list(cv.split(X if tables.is_table(X) else arrays.to_host(X), y))
+        return list(cv.split(X if _is_table(X) else arrays.to_host(X), y))
     except Exception as error:  # whatever a splitter of the user's raises
         raise ValueError(
             f"cv={name_of(cv)} cannot split these rows: {short(str(error), 80)}; if it needs groups, pass its splits: "
@@ -119,7 +145,7 @@ def _split_by(cv: Any, X: Any, y: Any) -> list[Any]:
         ) from error
 
 
-def _random_folds(folds: int, n: int, labels: Any, key: int) -> tuple[Split, ...]:
+def _random_folds(folds: int, n: int, labels: HostArray | None, key: int) -> tuple[Split, ...]:
     """Rows in random order, or by label and then at random, dealt out like cards: equal shares of each class."""
     if folds < 2:
         raise ValueError(f"cv={folds} is too small: give at least 2 folds")
@@ -135,9 +161,15 @@ def _random_folds(folds: int, n: int, labels: Any, key: int) -> tuple[Split, ...
     return tuple(Split(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(folds))
 
 
-def _checked(pair: Any, place: int, n: int) -> Split:
+def _both(pair: object) -> Iterable[object]:
+    if not isinstance(pair, Iterable):
+        raise TypeError
+    return pair
+
+
+def _checked(pair: object, place: int, n: int) -> Split:
     try:
-        train, test = (np.asarray(rows) for rows in pair)
+        train, test = (np.asarray(rows) for rows in _both(pair))
     except (TypeError, ValueError) as error:
         raise TypeError(f"cv: split {place} is {shown(pair)}: give a pair of index arrays, (train, test)") from error
     for name, rows, least in (("training", train, 1), ("test", test, 2)):

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.arrays import (
-    Array,
     device,
     from_host,
     index_dtype,
@@ -24,11 +23,12 @@ from reliance._core.arrays import (
     sum_dtype,
     to_host,
 )
+from reliance._core.kinds import Array, HostArray
 from reliance._core.words import shown
 
 Host: TypeAlias = NDArray[np.float64]
 Values: TypeAlias = Callable[[slice | range, Array], Array]
-Donors: TypeAlias = Callable[[range, NDArray[Any]], NDArray[np.int64]]
+Donors: TypeAlias = Callable[[range, HostArray], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,17 @@ class DonorDraws:
     alone: NDArray[np.int64]
 
 
-Draws: TypeAlias = Residuals | ValueDraws | DonorDraws
+@dataclass(frozen=True, eq=False)
+class Thresholds:
+    """A column of two values: row i takes the high one from donor k if ``latent_k > cut_i``; (n, 1) each."""
+
+    cut: Array
+    latent: Array
+    low: float
+    high: float
+
+
+Draws: TypeAlias = Residuals | ValueDraws | DonorDraws | Thresholds
 
 
 class FittedSampler(Protocol):

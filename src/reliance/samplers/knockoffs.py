@@ -18,7 +18,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reliance._core.arrays import Array, describe, device, epsilon, from_host, is_array, namespace, sum_dtype, to_host
+from reliance._core.arrays import describe, device, epsilon, from_host, is_array, namespace, sum_dtype, to_host
+from reliance._core.kinds import Array
 from reliance._core.streams import RandomState, resolve_key, stream
 from reliance._core.words import shown
 from reliance.samplers.draws import Host, ValueDraws, check_columns, lower_factor, narrow, normal_values, upload, wide
@@ -73,7 +74,7 @@ class Knockoffs:
         if np.linalg.eigvalsh(correlation)[0] <= 1e-10:
             raise ValueError("target and given are collinear on the rows of the fit: drop columns of given")
         s = knockoff_scales(correlation, self.method) * deviation**2
-        slopes = np.linalg.solve(covariance, np.diag(s))  # S^-1 D
+        slopes = np.linalg.solve(np.asarray(covariance, dtype=np.float64), np.diag(s))  # S^-1 D
         noise = 2 * np.diag(s) - s[:, None] * slopes
         g = len(target)
         return FittedKnockoffs(target, given, to_host(mean), slopes[:, :g], lower_factor(noise[:g, :g]), s[:g])

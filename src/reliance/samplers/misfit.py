@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
 from reliance._core.checks import warn
+from reliance._core.kinds import Array, HostArray
 from reliance._core.words import listed
-from reliance.samplers.draws import Host
+from reliance.samplers.draws import FittedSampler, Host
 
 LEVEL = 1e-3  # of a call: how often one with a right sampler is warned about
 _ROWS = 2048  # that are looked at
@@ -46,11 +46,11 @@ class Check:
     scores: dict[int, Host] = field(default_factory=dict)
 
     @property
-    def rows(self) -> np.ndarray[Any, Any]:
+    def rows(self) -> HostArray:
         m = int(self.matrix.shape[0])
         return np.linspace(0, m - 1, min(m, _ROWS)).astype(np.int64)
 
-    def __call__(self, fitted: Any, target: tuple[int, ...], given: tuple[int, ...]) -> Misfit | None:
+    def __call__(self, fitted: FittedSampler, target: tuple[int, ...], given: tuple[int, ...]) -> Misfit | None:
         """Of a fitted sampler with a linear mean; None for others, and where there is nothing to be seen."""
         left = getattr(fitted, "linear_residual", lambda rows: None)(self.rows)
         if left is None or len(self.rows) - len(given) - 2 < _LEAST_FREEDOM:
@@ -96,7 +96,7 @@ def _with_one(z: Host) -> Host:
     return np.column_stack([np.ones(len(z)), (z - z.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)])
 
 
-def _outstanding(u: Host, responses: Sequence[Host]) -> np.ndarray[Any, Any]:
+def _outstanding(u: Host, responses: Sequence[Host]) -> HostArray:
     """The columns that stand out most, if there are many; p-values count all of them."""
     if u.shape[1] <= _COLUMNS:
         return np.arange(u.shape[1])

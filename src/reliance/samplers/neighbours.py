@@ -8,13 +8,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.arrays import (
-    Array,
     device,
     from_host,
     index_dtype,
@@ -24,6 +22,7 @@ from reliance._core.arrays import (
     sum_dtype,
     to_host,
 )
+from reliance._core.kinds import Array, HostArray
 from reliance._core.words import shown
 from reliance.samplers.draws import DonorDraws, Host, check_columns, take_columns
 
@@ -121,7 +120,7 @@ class FittedKNN:
         place = _value_order(_host_columns(X, self.target))
         table = np.take_along_axis(table, np.argsort(place[table], axis=1), axis=1)
 
-        def donors(rows: range, u: NDArray[Any]) -> NDArray[np.int64]:
+        def donors(rows: range, u: HostArray) -> NDArray[np.int64]:
             chosen = np.minimum((u * k).astype(np.int64), k - 1)
             return np.take_along_axis(table[rows.start : rows.stop], chosen, axis=1)
 
@@ -223,7 +222,7 @@ def _nearest(squares: Array, k: int) -> NDArray[np.int64]:
 # Strata and leaves
 
 
-Strata = NDArray[np.int64] | Callable[[Host], Any] | str | None
+Strata = NDArray[np.int64] | Callable[[Host], NDArray[np.int64]] | str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +245,7 @@ class Leaves:
     """
 
     strata: Strata = None
-    tree: Any = None
+    tree: object = None
     min_leaf: int = 30
 
     def __post_init__(self) -> None:
@@ -274,7 +273,7 @@ class Leaves:
             return self
         return dataclasses.replace(self, strata=np.asarray(to_host(self.strata))[rows])
 
-    def _grow(self, Z: Host, T: Host) -> Callable[[Host], Any]:
+    def _grow(self, Z: Host, T: Host) -> Callable[[Host], NDArray[np.int64]]:
         from sklearn.base import clone, is_classifier
         from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -351,7 +350,7 @@ def stratum_draws(partitions: NDArray[np.int64], values: Host) -> DonorDraws:
     eligible = np.argsort(length < 2, axis=0, kind="stable")
     company = np.sum(length >= 2, axis=0)
 
-    def donors(rows: range, u: NDArray[Any]) -> NDArray[np.int64]:
+    def donors(rows: range, u: HostArray) -> NDArray[np.int64]:
         own = np.arange(rows.start, rows.stop)[:, None]
         # One uniform number chooses both: its place among the partitions is uniform again.
         scaled = np.asarray(u, dtype=np.float64) * np.maximum(company[own], 1)

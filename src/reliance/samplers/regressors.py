@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from reliance._core.arrays import Array, device, epsilon, from_host, namespace, to_host
+from reliance._core.arrays import device, epsilon, from_host, namespace, to_host
+from reliance._core.kinds import Array, HostArray, Operand
 from reliance._core.words import listed
 from reliance.samplers.draws import Host, narrow, upload, wide
 
@@ -22,7 +23,7 @@ _CHUNK = 4096  # rows of kernel values held at a time
 class Predictor(Protocol):
     """What a fit returns."""
 
-    def predict(self, Z: Any, /) -> Any:
+    def predict(self, Z: Operand, /) -> Array:
         """Predictions for the rows of Z (n, q)."""
         ...
 
@@ -30,7 +31,7 @@ class Predictor(Protocol):
 class Regressor(Protocol):
     """What predicts a target from other columns: scikit-learn's estimators, `OLS`, `KernelRidge`."""
 
-    def fit(self, Z: Any, T: Any, /) -> Any:
+    def fit(self, Z: Operand, T: Operand, /) -> Predictor:
         """Fit on Z (m, q) and T (m,) or (m, g); returns a `Predictor`."""
         ...
 
@@ -130,7 +131,7 @@ def least_squares(
     return LinearFit(centre, scale, np.vstack([to_host(middle), slopes]), bread, m - used)
 
 
-def _refuse_singular(dependent: np.ndarray[Any, Any], labels: tuple[int, ...]) -> None:
+def _refuse_singular(dependent: HostArray, labels: tuple[int, ...]) -> None:
     if dependent.any():
         bad = listed(label for label, is_bad in zip(labels, dependent, strict=True) if is_bad)
         raise ValueError(
@@ -265,8 +266,9 @@ def _ridge_path(features: _Features, Z: Array, T: Array, penalties: Sequence[flo
     xp = namespace(Z)
     m, g = T.shape
     intercept = xp.mean(T, axis=0)
-    centre = sum(xp.sum(part, axis=0) for _, part in features.parts(Z)) / m
     size = features.marks.shape[0]
+    zero = xp.zeros((size,), dtype=Z.dtype, device=device(Z))
+    centre = sum((xp.sum(part, axis=0) for _, part in features.parts(Z)), start=zero) / m
     gram = xp.zeros((size, size), dtype=Z.dtype, device=device(Z))
     cross = xp.zeros((size, g), dtype=Z.dtype, device=device(Z))
     for rows, part in features.parts(Z):

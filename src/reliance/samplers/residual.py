@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
-from reliance._core.arrays import Array, device, epsilon, from_host, index_dtype, namespace, to_host
+from reliance._core.arrays import device, epsilon, from_host, index_dtype, namespace, to_host
+from reliance._core.kinds import Array, HostArray
 from reliance._core.streams import Indices
 from reliance._core.words import listed, shown
 from reliance.samplers.draws import (
@@ -28,6 +29,8 @@ from reliance.samplers.draws import (
 from reliance.samplers.knockoffs import Knockoffs
 from reliance.samplers.neighbours import KNN, Leaves
 from reliance.samplers.regressors import OLS, KernelRidge, LinearFit, Regressor, least_squares
+
+Estimator = TypeVar("Estimator")
 
 
 def resolve(sampler: str | Sampler) -> Sampler:
@@ -145,7 +148,7 @@ class FittedGaussian:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Any means
+# Means of any form
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +242,7 @@ class FittedResidual:
         return from_host(means, namespace(T), device(T), T.dtype)
 
 
-def row_folds(X: Array, columns: tuple[int, ...], folds: int) -> np.ndarray[Any, Any]:
+def row_folds(X: Array, columns: tuple[int, ...], folds: int) -> HostArray:
     """The fold (n,) of each row, on the host: a hash of its values, equal rows one after the other.
 
     A row without equals has the same fold whichever other rows there are, and deleting one of several equal rows takes
@@ -267,13 +270,14 @@ def _rows(X: Array, rows: Indices) -> Array:
     return xp.take(X, from_host(rows, xp, device(X), index_dtype(xp)), axis=0)
 
 
-def _predicts(regressor: Any) -> bool:
+def _predicts(regressor: object) -> bool:
     return isinstance(regressor, OLS | KernelRidge) or hasattr(regressor, "predict")
 
 
-def copied(regressor: Any) -> Any:
+def copied(regressor: Estimator) -> Estimator:
     if hasattr(regressor, "get_params"):
         from sklearn.base import clone
 
-        return clone(regressor)
+        new: Estimator = clone(regressor)
+        return new
     return copy.deepcopy(regressor)

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array, HostArray
 from reliance._core.words import shown
 from reliance.samplers.draws import FittedSampler, Residuals, check_finite, take_columns, wide
-from reliance.samplers.regressors import OLS, KernelRidge, least_squares
+from reliance.samplers.draws import Thresholds as Thresholds
+from reliance.samplers.regressors import OLS, KernelRidge, LinearFit, Regressor, least_squares
 from reliance.samplers.residual import FittedGaussian, FittedResidual, Gaussian, Residual, copied, row_folds
 
 
-@dataclass(frozen=True, eq=False)
-class Thresholds:
-    """A column of two values: row i takes the high one from donor k if ``latent_k > cut_i``; (n, 1) each."""
+class Probabilities(Protocol):
+    """What fitting a classifier returns."""
 
-    cut: Array
-    latent: Array
-    low: float
-    high: float
+    def predict_proba(self, Z: HostArray, /) -> NDArray[np.float64]: ...
+
+
+class Classifier(Protocol):
+    """What predicts the probabilities of two values: scikit-learn's classifiers."""
+
+    def fit(self, Z: HostArray, T: NDArray[np.bool_], /) -> Probabilities: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +50,8 @@ class Scrambler:
         `conditional_model_reliance` makes one.
     """
 
-    regressor: Any = None
-    classifier: Any = None
+    regressor: Regressor | Literal["kernel_ridge"] | None = None
+    classifier: Classifier | None = None
     crossfit: int | None = None
     latent: int | None = None
 
@@ -71,13 +75,13 @@ class Scrambler:
         if self.regressor is None and self.crossfit is None:
             return FittedGaussian(Gaussian(), X, target, given, self._least_squares(X, target, given))
         regressor = self.regressor  # an estimator may have a length, and so no truth value before it is fitted
-        if regressor is None or _is_kernel_ridge(regressor):
+        if regressor is None or isinstance(regressor, str):
             regressor = OLS() if regressor is None else KernelRidge()
         folds = 2 if self.crossfit is None else self.crossfit
         fitted = FittedResidual(Residual(regressor, folds), X, target, given)
         return _InSample(fitted) if self.crossfit is None else fitted
 
-    def _least_squares(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> Any:
+    def _least_squares(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> LinearFit:
         try:
             return least_squares(wide(X, given), wide(X, target), labels=given, eps=arrays.epsilon(X))
         except ValueError as error:
@@ -104,7 +108,7 @@ class _FittedClassifier:
     column: int
     given: tuple[int, ...]
 
-    def on(self, X: Array) -> Any:
+    def on(self, X: Array) -> Thresholds:
         assert self.scrambler.latent is not None
         low, high = _levels(X, self.column) or (0.0, 1.0)
         Z = arrays.to_host(take_columns(X, self.given))
@@ -118,11 +122,12 @@ class _FittedClassifier:
         kept, lent = (arrays.from_host(a[:, None], xp, dev, X.dtype) for a in (cut, latent))
         return Thresholds(kept, lent, low, high)
 
-    def _probabilities(self, Z: Any, is_high: Any) -> Any:
+    def _probabilities(self, Z: HostArray, is_high: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Of the high value, for each row; from rows of other folds if cross-fitted."""
-        folds = self.scrambler.crossfit
+        folds, classifier = self.scrambler.crossfit, self.scrambler.classifier
+        assert classifier is not None
         if folds is None:
-            return copied(self.scrambler.classifier).fit(Z, is_high).predict_proba(Z)[:, 1]
+            return np.asarray(copied(classifier).fit(Z, is_high).predict_proba(Z)[:, 1])
         found, fold = np.empty(len(Z)), row_folds(self.X, (self.column, *self.given), folds)
         for k in np.unique(fold):
             if len(np.unique(is_high[fold != k])) < 2:
@@ -130,12 +135,12 @@ class _FittedClassifier:
                     f"crossfit={folds}: the rows outside one of the folds hold only one value of column {self.column} "
                     "of X, so a classifier learns nothing from them: give more rows of its rarer value, or no crossfit"
                 )
-            model = copied(self.scrambler.classifier).fit(Z[fold != k], is_high[fold != k])
+            model = copied(classifier).fit(Z[fold != k], is_high[fold != k])
             found[fold == k] = model.predict_proba(Z[fold == k])[:, 1]
         return found
 
 
-def _is_kernel_ridge(regressor: Any) -> bool:
+def _is_kernel_ridge(regressor: object) -> bool:
     return isinstance(regressor, str) and regressor == "kernel_ridge"
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
 from reliance._core import arrays, streams
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array
 from reliance._core.words import closest, listed, shown
 from reliance.data import tables
 from reliance.data.checked_arrays import as_array
 from reliance.data.rows import Rows
 
-REST = "rest"
+REST: Final = "rest"
+# A set of variables: columns, or all but the feature's own.
+Given: TypeAlias = tuple[int, ...] | Literal["rest"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +46,10 @@ class Variables:
         u = arrays.from_host(streams.uniforms(key, 0, int(self.matrix.shape[0]), 0, 1), xp, dev, self.matrix.dtype)
         return replace(self, matrix=xp.concat([self.matrix, u], axis=1))
 
-    def given(self, wanted: Any, target: tuple[int, ...]) -> tuple[int, ...]:
+    def given(self, wanted: Given, target: tuple[int, ...]) -> tuple[int, ...]:
         """The columns of a resolved set of variables, for a feature with these columns."""
-        found = tuple(j for j in range(self.width) if j not in target) if wanted == REST else tuple(wanted)
+        rest = tuple(j for j in range(self.width) if j not in target)
+        found = rest if isinstance(wanted, str) else tuple(wanted)
         bad = [j for j in (*target, *found) if j in self.coded]
         if found and bad:
             name = next(name for name, place in self.columns.items() if bad[0] in place)
@@ -57,9 +60,9 @@ class Variables:
         return found
 
 
-def check_order(X: Any, context: Any, fit_on: Any) -> None:
+def check_order(X: object, context: object, fit_on: object) -> None:
     """Variables of tables must have the rows of X, or of the rows to fit on, in the same order."""
-    pairs: list[tuple[str, Any, str, Any]] = [("X", X, "context", context)]
+    pairs: list[tuple[str, object, str, object]] = [("X", X, "context", context)]
     if isinstance(fit_on, tuple | list) and len(fit_on) == 2:
         pairs.append(("fit_on[0]", fit_on[0], "fit_on[1]", fit_on[1]))
     for name, rows, other, given in pairs:
@@ -69,7 +72,7 @@ def check_order(X: Any, context: Any, fit_on: Any) -> None:
             tables.check_aligned(**{name: rows, label: part})
 
 
-def gather(rows: Rows, context: Any, y: Array | None, moved: bool = False) -> Variables:
+def gather(rows: Rows, context: object, y: Array | None, moved: bool = False) -> Variables:
     """The variables of the evaluated rows; ``moved``: X was NumPy and went to a torch module, as they do, then."""
     flat = rows.flat
     columns: dict[str, tuple[int, ...]] = {name: (j,) for j, name in enumerate(rows.names)}
@@ -87,7 +90,7 @@ def gather(rows: Rows, context: Any, y: Array | None, moved: bool = False) -> Va
     return Variables(arrays.namespace(flat).concat(parts, axis=1), int(flat.shape[1]), columns, rows.coded)
 
 
-def gather_training(fit_on: Sequence[Any], evaluated: Variables, X: Array, moved: bool = False) -> Array:
+def gather_training(fit_on: Sequence[object], evaluated: Variables, X: Array, moved: bool = False) -> Array:
     """``(m, P + C)``: the rows that samplers are fitted on, if not the evaluated ones."""
     rows, context = fit_on
     if tables.is_table(rows):
@@ -119,7 +122,7 @@ def gather_training(fit_on: Sequence[Any], evaluated: Variables, X: Array, moved
     return training
 
 
-def resolve_given(given: Any, variables: Variables) -> dict[str, Any]:
+def resolve_given(given: object, variables: Variables) -> dict[str, Given]:
     """Sets of variables by name: columns, or "rest". One set that is not named has the name ""."""
     if isinstance(given, Mapping):
         if not given:
@@ -128,7 +131,7 @@ def resolve_given(given: Any, variables: Variables) -> dict[str, Any]:
     return {"": _columns(given, variables)}
 
 
-def _columns(members: Any, variables: Variables) -> Any:
+def _columns(members: object, variables: Variables) -> Given:
     if isinstance(members, str):
         if members == REST:
             return REST
@@ -155,7 +158,7 @@ def _columns(members: Any, variables: Variables) -> Any:
     return tuple(dict.fromkeys(found))
 
 
-def _checked_context(context: Any, flat: Array, moved: bool) -> dict[str, Array]:
+def _checked_context(context: object, flat: Array, moved: bool) -> dict[str, Array]:
     """Each variable as (n, k), of the namespace and on the device of X."""
     if tables.is_table(context):
         context = tables.numeric_columns(context, "context")
@@ -192,7 +195,7 @@ def _same_columns(columns: Mapping[str, Array], evaluated: Variables) -> Array:
             "fit_on: X_train must have the columns of X; it "
             + " and ".join(part for part in (lacks and f"lacks {lacks}", more and f"has {more} besides") if part)
         )
-    return np.stack([columns[name] for name in own], axis=1)
+    return arrays.namespace(*columns.values()).stack([columns[name] for name in own], axis=1)
 
 
 def _beside(values: Array, X: Array, moved: bool) -> Array:

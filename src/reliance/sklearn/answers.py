@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +17,8 @@ def _answer() -> type:
     class Answer(Bunch):  # type: ignore[misc]
         """A Bunch that warns of very skewed losses when its intervals are asked for, and not before."""
 
-        def __getitem__(self, key: str) -> Any:
-            names = np.asarray(self["names"])[self["skewed"]].tolist() if key == "intervals" else []
+        def __getitem__(self, key: str) -> object:
+            names = np.asarray(self["names"])[np.asarray(self["skewed"])].tolist() if key == "intervals" else []
             if names:
                 warn(
                     f"the losses of {listed(names, 3)} are very skewed for so few rows: intervals may cover less than "
@@ -31,7 +30,7 @@ def _answer() -> type:
     return Answer
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type:
     """``Answer``, whose base class is scikit-learn's and is imported when it is first wanted."""
     if name == "Answer":
         return _answer()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,7 +42,7 @@ class Replay:
         return self._donors
 
 
-def seed_of(random_state: Any) -> int:
+def seed_of(random_state: object) -> int:
     """The seed that scikit-learn draws for all columns."""
     from sklearn.utils import check_random_state
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance._core.kinds import HostArray
 from reliance.data import tables
 
 
@@ -16,10 +16,10 @@ from reliance.data import tables
 class Rows:
     """``array (n, P)`` of numbers or codes, and the function that makes of such rows what the estimator takes."""
 
-    given: Any
-    array: NDArray[Any]
+    given: object
+    array: HostArray
     names: tuple[str, ...]
-    decode: Callable[[NDArray[Any]], Any]
+    decode: Callable[[HostArray], object]
 
     def take(self, rows: NDArray[np.int64] | None) -> Rows:
         """Some of the rows."""
@@ -29,7 +29,7 @@ class Rows:
         return Rows(self.decode(part), part, self.names, self.decode)
 
 
-def read_rows(X: Any) -> Rows:
+def read_rows(X: object) -> Rows:
     """Checked as scikit-learn does: a table stays a table, anything else must be an array without infinities."""
     from sklearn.utils import check_array
 
@@ -43,14 +43,14 @@ def read_rows(X: Any) -> Rows:
     return _coded(array, names)
 
 
-def _coded(array: NDArray[Any], names: tuple[str, ...]) -> Rows:
+def _coded(array: HostArray, names: tuple[str, ...]) -> Rows:
     """Text and objects: codes for the engine, in the order in which the values appear."""
     levels, codes = [], np.empty(array.shape)
     for j in range(array.shape[1]):
         codes[:, j], first = tables.codes_of(array[:, j].tolist(), f"X[:, {j}]")
         levels.append(array[first, j])
 
-    def decode(block: NDArray[Any]) -> NDArray[Any]:
+    def decode(block: HostArray) -> HostArray:
         answer = np.empty(block.shape, dtype=array.dtype)
         for j, values in enumerate(levels):
             answer[:, j] = values[block[:, j].astype(np.int64)]

@@ -10,19 +10,30 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance._core.kinds import HostArray
 from reliance.losses.functions import Loss, Metric, resolve
 from reliance.models.responses import label_positions
 from reliance.sklearn.rows import Rows
 
 SINGLE = "the score"  # the name of a scorer that is the only one
 ROWS = "rows"  # in place of a response method: the rows themselves
+
+
+# What a scorer answers: a number, or several by name.
+Score: TypeAlias = float | dict[str, float]
+
+
+class Scorer(Protocol):
+    """A scorer of scikit-learn, or a function of the user's own."""
+
+    def __call__(self, estimator: object, X: object, y: object, /, **options: object) -> Score: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,16 +56,16 @@ class Reading:
     response: str
     form: str
     function: Loss | Metric
-    target: NDArray[Any]
+    target: HostArray
 
 
-def named_scorers(scorer: Any) -> dict[str, Any] | None:
+def named_scorers(scorer: object) -> dict[str, Scorer] | None:
     """The scorers of a multimetric scorer by name; None if it is a single one."""
     held = getattr(scorer, "_scorers", None)
     return dict(held) if isinstance(held, Mapping) else None
 
 
-def read_all(scorer: Any, estimator: Any, rows: Rows, y: Any, weights: Any) -> dict[str, Reading]:
+def read_all(scorer: Scorer, estimator: object, rows: Rows, y: Sized, weights: object) -> dict[str, Reading]:
     """How each scorer is measured on these rows, by name; `SINGLE` is the name of a single one."""
     several = named_scorers(scorer)
     if several is not None:
@@ -68,7 +79,7 @@ def read_all(scorer: Any, estimator: Any, rows: Rows, y: Any, weights: Any) -> d
     return {name: Reading(ROWS, "raw", Metric(remembered.score(name), name=name), _places(y)) for name in names}
 
 
-def _read(name: str, scorer: Any, estimator: Any, rows: Rows, y: Any, weights: Any) -> Reading:
+def _read(name: str, scorer: Scorer, estimator: object, rows: Rows, y: Sized, weights: object) -> Reading:
     function, response, options = _parts(scorer, estimator)
     if not response:
         remembered = _Remembered(lambda X: ask(scorer, estimator, rows.decode(X), y, weights))
@@ -77,7 +88,7 @@ def _read(name: str, scorer: Any, estimator: Any, rows: Rows, y: Any, weights: A
     return known or Reading(response, "raw", _scored(name, scorer, estimator, response, y, weights), _places(y))
 
 
-def ask(scorer: Any, estimator: Any, X: Any, y: Any, weights: Any) -> Any:
+def ask(scorer: Scorer, estimator: object, X: object, y: object, weights: object) -> Score:
     """What a scorer answers: a number, or several by name."""
     return scorer(estimator, X, y) if weights is None else scorer(estimator, X, y, sample_weight=weights)
 
@@ -85,12 +96,12 @@ def ask(scorer: Any, estimator: Any, X: Any, y: Any, weights: Any) -> Any:
 class _Remembered:
     """A function of rows that gives several scores, asked once for rows that each of the scores is wanted of."""
 
-    def __init__(self, function: Callable[[NDArray[Any]], Any]) -> None:
+    def __init__(self, function: Callable[[HostArray], Score]) -> None:
         self.function = function
-        self.answers: dict[bytes, Any] = {}
+        self.answers: dict[bytes, Score] = {}
 
-    def score(self, name: str) -> Callable[[Any, NDArray[Any]], NDArray[Any]]:
-        def value(places: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+    def score(self, name: str) -> Callable[[HostArray, HostArray], HostArray]:
+        def value(places: HostArray, rows: HostArray) -> HostArray:
             key = hashlib.blake2b(np.ascontiguousarray(rows).tobytes()).digest()
             if key not in self.answers:
                 self.answers[key] = self.function(rows)
@@ -100,11 +111,11 @@ class _Remembered:
         return value
 
 
-def _places(y: Any) -> NDArray[np.int64]:
+def _places(y: Sized) -> NDArray[np.int64]:
     return np.arange(len(y))
 
 
-def _parts(scorer: Any, estimator: Any) -> tuple[Any, str, Mapping[str, Any]]:
+def _parts(scorer: Scorer, estimator: object) -> tuple[object, str, Mapping[str, object]]:
     """Score function, response method and options of a scorer that scikit-learn made; (None, "", {}) of any other."""
     from sklearn.base import ClassifierMixin, RegressorMixin
     from sklearn.metrics import accuracy_score, r2_score
@@ -113,28 +124,33 @@ def _parts(scorer: Any, estimator: Any) -> tuple[Any, str, Mapping[str, Any]]:
 
     if hasattr(scorer, "_score_func") and hasattr(scorer, "_response_method"):
         method = _check_response_method(estimator, scorer._response_method).__name__
-        return scorer._score_func, method, scorer._kwargs or {}
+        return scorer._score_func, method, getattr(scorer, "_kwargs", None) or {}
     if type(scorer).__name__ != "_PassthroughScorer":
         return None, "", {}
     # The estimator's own score: known if it is the one that every regressor or classifier inherits.
-    last = estimator.steps[-1][1] if type(estimator) is Pipeline else estimator
+    last = _last_step(estimator) if type(estimator) is Pipeline else estimator
     score = getattr(type(last), "score", None)
     if score is RegressorMixin.score:
         return r2_score, "predict", {}
     return (accuracy_score, "predict", {}) if score is ClassifierMixin.score else (None, "", {})
 
 
+def _last_step(pipeline: object) -> object:
+    steps: list[tuple[str, object]] = getattr(pipeline, "steps", [])
+    return steps[-1][1]
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Scores with losses of single rows, or influence functions
 
 
-def _per_row(name: str, function: Any, response: str, estimator: Any, y: Any) -> Reading | None:
+def _per_row(name: str, function: object, response: str, estimator: object, y: object) -> Reading | None:
     from sklearn import metrics
 
     labels = np.asarray(y)
     if labels.ndim != 1:
         return None
-    numbers = {
+    numbers: dict[object, str] = {
         metrics.mean_squared_error: "squared_error",
         metrics.mean_absolute_error: "absolute_error",
         metrics.root_mean_squared_error: "rmse",
@@ -164,7 +180,7 @@ def _renamed(known: str, name: str) -> Loss | Metric:
     return dataclasses.replace(resolve(known), name=name)
 
 
-def _differs(y: NDArray[Any], prediction: NDArray[Any]) -> NDArray[np.float64]:
+def _differs(y: HostArray, prediction: HostArray) -> NDArray[np.float64]:
     return np.asarray(y != prediction, dtype=np.float64)
 
 
@@ -172,40 +188,45 @@ def _differs(y: NDArray[Any], prediction: NDArray[Any]) -> NDArray[np.float64]:
 # Other scorers that scikit-learn made
 
 
-def _scored(name: str, scorer: Any, estimator: Any, response: str, y: Any, weights: Any) -> Metric:
+def _scored(name: str, scorer: Scorer, estimator: object, response: str, y: object, weights: object) -> Metric:
     """The scorer on predictions that are known: it is given the estimator with its answer written in."""
 
-    def value(places: NDArray[Any], prediction: NDArray[Any]) -> NDArray[Any]:
-        def respond(X: Any) -> NDArray[Any]:
+    def value(places: HostArray, prediction: HostArray) -> HostArray:
+        def respond(X: object) -> HostArray:
             return _answer(estimator, response, prediction)
 
         respond.__name__ = response  # scikit-learn looks methods up by their names
         answering = copy.copy(estimator)
         setattr(answering, response, respond)
-        return np.asarray(-float(ask(scorer, answering, places, y, weights)))
+        found = ask(scorer, answering, places, y, weights)
+        assert not isinstance(found, dict)  # scikit-learn makes scorers of one score
+        return np.asarray(-float(found))
 
     return Metric(value, name=name)
 
 
-def _answer(estimator: Any, response: str, prediction: NDArray[Any]) -> NDArray[Any]:
+def _answer(estimator: object, response: str, prediction: HostArray) -> HostArray:
     classes = getattr(estimator, "classes_", None)
-    coded = response == "predict" and isinstance(classes, np.ndarray) and prediction.ndim == 1
-    return classes[prediction.astype(np.int64)] if coded else prediction  # type: ignore[index]
+    if response == "predict" and isinstance(classes, np.ndarray) and prediction.ndim == 1:
+        return classes[prediction.astype(np.int64)]
+    return prediction
 
 
-def responder(estimator: Any, response: str, form: str, decode: Callable[[NDArray[Any]], Any]) -> Callable[..., Any]:
+def responder(
+    estimator: object, response: str, form: str, decode: Callable[[HostArray], object]
+) -> Callable[[HostArray], HostArray]:
     """The model of the engine: rows to what the scorers read."""
     if response == ROWS:
         return lambda block: np.array(block, dtype=np.float64)
     method, classes = getattr(estimator, response), getattr(estimator, "classes_", None)
-    of_labels = response == "predict" and isinstance(classes, np.ndarray)
+    labels = classes if response == "predict" and isinstance(classes, np.ndarray) else None
 
-    def predict(block: NDArray[Any]) -> NDArray[Any]:
+    def predict(block: HostArray) -> HostArray:
         answer = np.asarray(method(decode(block)))
         if form == "positive" and answer.ndim == 2:
             return answer[:, 1]
-        if of_labels and answer.ndim == 1:
-            return label_positions(answer, classes)  # type: ignore[arg-type]
+        if labels is not None and answer.ndim == 1:
+            return label_positions(answer, labels)
         return answer
 
     return predict
