@@ -21,7 +21,9 @@ from reliance.engine import blocks
 from reliance.engine.inputs import Problem, Progress, check_choice, prepare
 from reliance.inference import identified
 from reliance.models import several_inputs
+from reliance.rashomon import reference as own_reliance
 from reliance.rashomon import results as class_results
+from reliance.rashomon.members import Members
 from reliance.rashomon.model_classes import FiniteClass
 from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
 from reliance.rashomon.results import ClassReliance
@@ -187,6 +189,7 @@ class Question:
     reference: Any
     compare: str
     conditional: bool
+    anchor: Member | None  # the reference as a model, if it is one
 
     def ranges(self, bound: float) -> list[Range]:
         features = self.problem.features
@@ -218,7 +221,16 @@ class Question:
             confidence=confidence,
             outer=outer,
             members=members,
+            reference_reliance=self._reference_reliance(members),
         )
+
+    def _reference_reliance(self, members: Members | None) -> Floats | None:
+        """What the reference relies on, where that costs nothing."""
+        if members is not None:
+            return own_reliance.of_listed(members, self.reference_risk)
+        if self.anchor is None or self.conditional or self.model_class.loss != "squared_error":
+            return None
+        return own_reliance.of_linear(self.anchor, self.data, self.problem.features, self.compare)
 
 
 def _ask(
@@ -253,7 +265,8 @@ def _ask(
     problem = prepare(_no_model, X, y, features, "squared_error", None, rng, run, progress, names)
     data = _class_data(problem, model_class, X, features)
     identified.warn(identified.constant_unless_unused(problem), problem.features, stacklevel=4)
-    risk = _reference_risk(model_class, data, reference)
+    anchor = _reference(model_class, data, reference)
+    risk = float(reference) if anchor is None else anchor.risk
     if relative and risk < 0.0:
         raise ValueError(
             f"the reference's risk is {risk:g}: a share of a negative risk is no allowance; pass relative=False"
@@ -263,7 +276,9 @@ def _ask(
             f"compare='ratio' divides by the risk, and the reference's is {risk:g}: pass compare='difference'"
         )
     bound = (1.0 + float(epsilon)) * risk if relative else risk + float(epsilon)
-    return Question(model_class, problem, data, risk, bound, float(epsilon), relative, reference, compare, conditional)
+    return Question(
+        model_class, problem, data, risk, bound, float(epsilon), relative, reference, compare, conditional, anchor
+    )
 
 
 def _no_model(X: Array) -> Array:
@@ -297,11 +312,12 @@ def _class_data(problem: Problem, model_class: ModelClass, given: Any, features:
     return ClassData(arrays.as_floating(numbers), y, problem.key, problem.memory)
 
 
-def _reference_risk(model_class: ModelClass, data: ClassData, reference: Any) -> float:
+def _reference(model_class: ModelClass, data: ClassData, reference: Any) -> Member | None:
+    """The model that others are compared with; None where a risk was given, which is checked."""
     if reference is None:
-        return model_class.best(data).risk
+        return model_class.best(data)
     if not _is_number(reference):
-        return model_class.contains(data, reference).risk
+        return model_class.contains(data, reference)
     if not math.isfinite(reference):
         raise ValueError(
             f"reference={shown(reference)} is no risk: pass a finite number, a model of the class, or None"
@@ -312,7 +328,7 @@ def _reference_risk(model_class: ModelClass, data: ClassData, reference: Any) ->
             f"reference={shown(reference)} is a risk below {best.risk:g}, that of the best model found in the class: "
             "no model is that good, the Rashomon set is empty"
         )
-    return float(reference)
+    return None
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ _KEPT = {
     "confidence": files.Kept("number", optional=True),
     "outer": files.floats("p", "2", optional=True),
     "members": files.record("Members", optional=True),
+    "reference_reliance": files.floats("p", optional=True),
 }
 
 
@@ -67,6 +68,9 @@ class ClassReliance(Result):
         Bounds for new rows from the same source, at that level.
     members : Members or None
         Of a finite class: every model's risk and reliance.
+    reference_reliance : array (p,) or None
+        How much the reference itself relies on the features, where that costs no evaluation: models of a list, and
+        linear models under squared error.
     """
 
     names: tuple[str, ...]
@@ -89,6 +93,7 @@ class ClassReliance(Result):
     confidence: float | None = None
     outer: Floats | None = None
     members: Members | None = None
+    reference_reliance: Floats | None = None
 
     _kept = _KEPT
     _order = "achieved_upper"
@@ -113,9 +118,16 @@ class ClassReliance(Result):
         return export.frame(self.names, columns)
 
     def plot(self, kind: str = "range", ax: Any = None, **options: Any) -> Any:
-        """Draw "range" with matplotlib and return the Axes: bars of what good models achieve, the largest on top.
+        """Draw with matplotlib and return the Axes.
 
-        Whiskers reach to what is certified; an arrow at the edge says that it is infinite. ``most=`` features at most.
+        Parameters
+        ----------
+        kind : {"range"}
+            Dumbbells between what good models achieve, the largest lower end on top. Whiskers reach to what is
+            certified; an arrow at the edge says that it is infinite. ``most=`` features at most; ``reference=`` draws a
+            model's reliance as a dot: an `Importance`, or values in the order of the features.
+        ax : matplotlib Axes, optional
+            Where; a new figure if not given.
         """
         return plots.draw(plots.RANGES, kind, self, ax, options)
 

@@ -165,7 +165,16 @@ class RelativeImportance(Results[Importance]):
         return Delta(a.names, difference, np.sqrt(variance), np.broadcast_to(df, difference.shape))
 
     def plot(self, kind: str | None = "bar", ax: Any = None, **options: Any) -> Any:
-        """Draw "bar", a bar for each feature and set (``level=``, ``most=``), with matplotlib; returns the Axes."""
+        """Draw with matplotlib and return the Axes.
+
+        Parameters
+        ----------
+        kind : {"bar"}
+            A bar for each feature and set, with intervals (``level=``, ``most=``): grouped ``by="feature"`` or
+            ``by="set"``, with other values of the same as diamonds (``marks={"analytic": array (sets, features)}``).
+        ax : matplotlib Axes, optional
+            Where; a new figure if not given.
+        """
         return plots.draw(plots.SETS, kind, self, ax, options)
 
 

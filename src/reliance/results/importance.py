@@ -299,10 +299,14 @@ class Importance(Result):
 
         Parameters
         ----------
-        kind : {"bar", "box", "violin", "curve"}
-            Values with population intervals (``level=``, ``most=`` features); the spread over draws (``most=``); the
-            partial dependence of one ``feature=``, if kept (``output=``, ``points=``, ``values=``, ``rows=``).
+        kind : {"bar", "box", "violin", "curve", "beeswarm", "image"}
+            "bar": values with population intervals (``level=``, ``most=`` features). "box", "violin": the spread over
+            draws (``most=``). "curve": the partial dependence of one ``feature=``, if kept (``output=``, ``points=``,
+            ``values=``, ``rows=``). "beeswarm": a point for each row, if kept, coloured by the feature's value if
+            ``X=``, the rows that were measured, is given (``names=`` of its columns, ``most=``). "image": pixels
+            (``shape=(height, width)``, ``names=``) or the groups of a ``mask=`` as a picture.
         ax : matplotlib Axes, optional
+            Where; a new figure if not given.
         """
         return plots.draw(plots.IMPORTANCE, kind, self, ax, options)
 
