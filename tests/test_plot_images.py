@@ -20,7 +20,9 @@ import reliance as rl
 from plot_cases import make
 
 BASELINE = Path(__file__).parent / "baseline"
-TOLERANCE = 4.0  # root mean square of 256 levels; the changes of the last test are at least twice as large
+# Root mean square of 256 levels. Between matplotlib 3.10.0 and 3.11.2 nothing changed but the edges of pixels, one line
+# of the picture each: at most 8.9. What the last test changes is at least twice as far off as is allowed.
+TOLERANCE, PIXELS = 3.0, 12.0
 
 
 def by_model():
@@ -88,6 +90,7 @@ def picture(result, options):
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.legend import Legend
     from matplotlib.text import Text
 
     with matplotlib.rc_context():
@@ -95,8 +98,10 @@ def picture(result, options):
         figure, ax = plt.subplots(figsize=(4.0, 3.0), dpi=50)
         result.plot(ax=ax, **options)
         figure.canvas.draw()  # ticks have labels from now on
-        for text in figure.findobj(Text):
-            text.set_visible(False)
+        for one in figure.findobj(
+            lambda one: isinstance(one, Text | Legend)
+        ):  # the room of a legend is that of its text
+            one.set_visible(False)
         figure.canvas.draw()
         levels = np.asarray(figure.canvas.buffer_rgba())[:, :, :3].copy()
         plt.close(figure)
@@ -118,10 +123,10 @@ def test_the_figure_is_the_committed_picture(name, tmp_path):
     matplotlib = pytest.importorskip("matplotlib")
     make_result, options = PICTURES[name]
     found = picture(make_result(), options)
-    apart = difference(found, committed(name))
-    if apart > TOLERANCE:
+    apart, most = difference(found, committed(name)), PIXELS if options.get("kind") == "image" else TOLERANCE
+    if apart > most:
         matplotlib.image.imsave(tmp_path / f"{name}.png", found)
-    assert apart <= TOLERANCE, f"{name} differs by {apart:.1f} levels: compare {tmp_path / name}.png with {BASELINE}"
+    assert apart <= most, f"{name} differs by {apart:.1f} levels: compare {tmp_path / name}.png with {BASELINE}"
 
 
 def test_every_kind_has_a_picture():
@@ -135,7 +140,7 @@ def test_every_kind_has_a_picture():
 
 
 def test_the_tolerance_sees_a_small_change():
-    """One bar a tenth of the axis longer, one point moved, an interval twice as long, another order."""
+    """One bar a tenth of the axis longer, an interval twice as long, one point moved, another row of pixels."""
     pytest.importorskip("matplotlib")
     longer = make(values=cases.VALUES + np.array([0.2, 0.0, 0.0, 0.0]), names=list(cases.NAMES))
     assert difference(picture(longer, {}), committed("importance_bar")) > 2.0 * TOLERANCE
@@ -143,6 +148,8 @@ def test_the_tolerance_sees_a_small_change():
     assert difference(picture(wider, {}), committed("importance_bar")) > 2.0 * TOLERANCE
     moved = dataclasses.replace(known_reference(), achieved_lower=np.array([1.0, 1.3, 1.2]))
     assert difference(picture(moved, {}), committed("class_range")) > 2.0 * TOLERANCE
+    turned = make(values=np.sin(np.arange(24.0)))
+    assert difference(picture(turned, {"kind": "image", "shape": (4, 6)}), committed("importance_image")) > 2.0 * PIXELS
 
 
 def write():
