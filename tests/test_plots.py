@@ -175,6 +175,9 @@ def test_ranges_are_dumbbells_in_the_order_of_their_lower_ends():
     one_sided = class_reliance(lower=(0.9, 1.0, 1.1), upper=(math.nan,) * 3).plot()
     np.testing.assert_allclose(segments(one_sided, 1)[2], (0.9, 1.5))
     assert class_reliance((math.nan,) * 3, (math.nan,) * 3).plot().get_legend() is None
+    exact = class_reliance(lower=(1.0, 1.1, 1.2), upper=(1.5, 3.0, 1.2)).plot()
+    assert len(exact.collections) == 1  # no whiskers below the dots
+    assert "ends are exact" in caption(exact)
 
 
 def test_the_reference_of_a_range_is_a_dot():

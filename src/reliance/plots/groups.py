@@ -106,7 +106,7 @@ def _groups(
         drawn.append(ax.barh(places[k], lengths, left=null, height=0.9 * height, **style.fill(k)))
     style.whiskers(ax, np.concatenate(places), np.concatenate(list(ends)))
     for k, values in enumerate(marks.values()):
-        looks = {"markersize": 5, "markeredgecolor": style.INK, "color": ("white", style.LIGHT, style.GREY)[k % 3]}
+        looks = {"markersize": 4, "markeredgecolor": style.INK, "color": ("white", style.LIGHT, style.GREY)[k % 3]}
         drawn += ax.plot(values.reshape(-1), np.concatenate(places), "Dos^"[k % 4], zorder=3, **looks)
     style.legend(ax, drawn, [*series, *marks], heading)
     caption = wording.caption(

@@ -51,7 +51,7 @@ def heat(result: LocalImportance, ax: Axes | None = None, most: int = 30, rows: 
         len(order) < all_p
     )
     caption = wording.caption(
-        f"{len(result.rows)} of {result.n} rows, {result.draws_per_row} draws",
+        f"{len(result.rows)} of {result.n} rows explained, {result.draws_per_row} draws",
         f"every {_ordinal(step)} row has a label" if step > 1 else "",
         style.hidden_labels(ax, len(order)),
     )

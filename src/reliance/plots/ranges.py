@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reliance.rashomon.results import ClassReliance
 
 _ACHIEVED, _CERTIFIED, _REFERENCE = "achieved by a good model", "certified for all of them", "reference"
+_EXACT = "least and most, exactly"
 
 
 def ranges(result: ClassReliance, ax: Axes | None = None, most: int = 30, reference: Any = None) -> Axes:
@@ -41,18 +42,22 @@ def ranges(result: ClassReliance, ax: Axes | None = None, most: int = 30, refere
     order = style.largest(result.achieved_lower, most)
     low, high, places = result.achieved_lower[order], result.achieved_upper[order], np.arange(float(len(order)))
     certified = np.stack([result.lower, result.upper], axis=1)[order]
+    achieved = np.stack([low, high], axis=1)
     some = not np.isnan(certified).all()
-    entries = [_ACHIEVED, *[_CERTIFIED] * some, *[_REFERENCE] * (values is not None)]
+    # Whiskers that end where the dots are would be hidden by them: the dots then say both.
+    exact = bool(np.allclose(certified, achieved, rtol=1e-6, atol=1e-9))
+    entries = [_EXACT if exact else _ACHIEVED]
+    entries += [_CERTIFIED] * (some and not exact) + [_REFERENCE] * (values is not None)
     labels = wording.labels(result.names)
     ax = style.feature_axes(ax, [labels[k] for k in order], beside=entries)
     ax.use_sticky_edges = False  # a range does not begin at the edge of the axes
     handles: list[Artist] = [_dumbbells(ax, places, low, high)]
     # Where one end alone is certified, the whisker begins at the other end that was achieved.
     one_sided = np.isnan(certified).sum(axis=1) == 1
-    achieved = np.stack([low, high], axis=1)
     ends = np.where(one_sided[:, None] & np.isnan(certified), achieved, certified)
     before = len(ax.collections)
-    style.whiskers(ax, places, ends, GREY, zorder=0.8)
+    if not exact:
+        style.whiskers(ax, places, ends, GREY, zorder=0.8)
     handles += ax.collections[before:]
     if values is not None:
         handles += ax.plot(values[order], places, "D", color=ORANGE, markeredgecolor=INK, markersize=5, zorder=4)
@@ -61,6 +66,7 @@ def ranges(result: ClassReliance, ax: Axes | None = None, most: int = 30, refere
     caption = wording.caption(
         f"n = {result.n}, reference loss {result.reference_risk:.4g}",
         f"good: a loss of at most {result.bound:.4g}",
+        "ends are exact" if exact and len(entries) == 1 else "",
         style.hidden_labels(ax, len(order)),
     )
     name = f"{'Conditional model' if result.conditional else 'Model'} class reliance, {result.model_class}"

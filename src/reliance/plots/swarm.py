@@ -79,7 +79,7 @@ def local_swarm(
         title=wording.title("Local importance", len(order), len(result.names)),
         null=0.0,
         caption=wording.caption(
-            f"{len(result.rows)} of {result.n} rows, {result.draws_per_row} draws",
+            f"{len(result.rows)} of {result.n} rows explained, {result.draws_per_row} draws",
             said,
             style.hidden_labels(ax, len(order)),
         ),
