@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from reliance.rashomon.protocol import Range
 from reliance.results import export, files
 from reliance.results.base import Result
 from reliance.results.records import plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 _BY_FEATURE = ("lower", "upper", "achieved_lower", "achieved_upper", "lower_risks", "upper_risks")
@@ -117,7 +120,7 @@ class ClassReliance(Result):
             columns |= {"outer_lower": self.outer[:, 0], "outer_upper": self.outer[:, 1]}
         return export.frame(self.names, columns)
 
-    def plot(self, kind: str = "range", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "range", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw with matplotlib and return the Axes.
 
         Parameters

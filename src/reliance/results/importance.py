@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from reliance.results import export, files
 from reliance.results.base import Result
 from reliance.results.curves import Curve
 from reliance.results.tested import TestResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 FORMULATIONS = ("population", "fixed-data", "random-variable")
@@ -294,7 +297,7 @@ class Importance(Result):
         columns |= {name: getattr(self, name) for name in ("replaced_risk", "monte_carlo_share", "evaluations")}
         return export.frame(self.names, {**columns, "route": list(self.routes)})
 
-    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the result with matplotlib and return the Axes.
 
         Parameters

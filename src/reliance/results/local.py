@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from reliance import inference, plots
 from reliance._core.words import shown
 from reliance.results import export, files
 from reliance.results.base import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 _SHOWN = 10
@@ -92,7 +95,7 @@ class LocalImportance(Result):
         columns["std_error"] = self.std_error
         return pd.DataFrame({name: column.reshape(-1) for name, column in columns.items()}, index=index)
 
-    def plot(self, kind: str = "heat", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "heat", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw with matplotlib and return the Axes.
 
         Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,11 @@ from reliance import plots
 from reliance._core.words import listed, shown, told_apart
 from reliance.results import export, files
 from reliance.results.base import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
 
 R = TypeVar("R", bound=Result, covariant=True)
 One = TypeVar("One", bound=Result)
@@ -77,7 +82,9 @@ class Results(Result, Mapping[str, R]):
         within = next(iter(frames.values())).index.names
         return pd.concat(frames, names=[self.by, *within])
 
-    def plot(self, kind: str | None = None, ax: Any = None, **options: Any) -> Any:
+    def plot(
+        self, kind: str | None = None, ax: Axes | Sequence[Axes] | None = None, **options: Any
+    ) -> Axes | NDArray[np.object_]:
         """Draw the entries in one figure with matplotlib.
 
         Importances of the same features are comparable. Of several losses, each has a scale of its own: Axes side by
