@@ -63,11 +63,7 @@ def curve(
     joined = ~np.isnan(found.values) & (not points)
     said = []
     if ice is not None:
-        drawn = style.count(rows, len(ice), "rows")
-        chosen = np.unique(np.linspace(0, len(ice) - 1, drawn).round().astype(np.int64))
-        dots = {"linestyle": "none", "marker": ".", "markersize": 4}
-        _line(ax, x, ice[chosen].T, joined, {"linewidth": 0.6}, dots, color=style.GREY, alpha=0.35)
-        said.append(f"grey: {len(chosen)} of {len(ice)} rows")
+        said.append(_single_rows(ax, x, ice, joined, rows))
     lines: list[Line2D] = []
     for k in range(mean.shape[1]):
         turn, colour = divmod(k, len(style.COLOURS))
@@ -87,6 +83,15 @@ def curve(
     return style.finish(
         ax, xlabel=words.short(name, 60), ylabel=ylabel, title="Partial dependence", grid="y", caption=caption
     )
+
+
+def _single_rows(ax: Axes, x: Floats, ice: Floats, joined: NDArray[np.bool_], rows: int) -> str:
+    """Grey curves of some rows, evenly spaced over all; of how many, in words."""
+    drawn = style.count(rows, len(ice), "rows")
+    chosen = np.unique(np.linspace(0, len(ice) - 1, drawn).round().astype(np.int64))
+    dots = {"linestyle": "none", "marker": ".", "markersize": 4}
+    _line(ax, x, ice[chosen].T, joined, {"linewidth": 0.6}, dots, color=style.GREY, alpha=0.35)
+    return f"grey: {len(chosen)} of {len(ice)} rows"
 
 
 def _line(
