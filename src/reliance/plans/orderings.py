@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import streams
+from reliance._core.arrays import Array, namespace, to_host
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 
@@ -47,6 +48,16 @@ class Orders:
     values: Callable[[Feature], NDArray[Any]]
     limit: int = 2**26
     _kept: OrderedDict[Feature, Indices] = field(default_factory=OrderedDict, repr=False)
+
+    @classmethod
+    def of(cls, flat: Array, key: int) -> Orders:
+        """Of the columns of ``flat (n, P)``, on any device."""
+        xp = namespace(flat)
+
+        def values(feature: Feature) -> NDArray[Any]:
+            return to_host(xp.concat([flat[:, run] for run in feature.runs], axis=1))
+
+        return cls(int(flat.shape[0]), key, values)
 
     @cached_property
     def ties(self) -> Indices:
