@@ -172,6 +172,8 @@ class OfFeature(Drawn):
         return Users(by_place.flat.reshape(self.n, -1)[np.argsort(self.order)].reshape(-1), None)
 
     def spread(self, v: Floats) -> Floats:
+        if np.all(v == v[0]):  # each draw uses each donor once
+            return np.full(self.n, self.draws * v[0])
         return self._by_row(self.plan.windows.spread(v, self.draws))
 
     def _by_row(self, by_place: Floats) -> Floats:
@@ -203,6 +205,7 @@ class OfFeature(Drawn):
         return variances.row_errors(row_sum, row_squares, self.draws, float(self.draws))
 
     def _effects(self, terms: Terms) -> RankedEffects:
+        """Kept for the terms of the last question, as is the Monte-Carlo part: several questions need them."""
         last: tuple[Terms, RankedEffects] | None = self.__dict__.get("_last")
         if last is None or last[0] is not terms:
             windows = self.plan.windows
@@ -222,14 +225,24 @@ class OfFeature(Drawn):
 
     def _monte_carlo(self, terms: Terms) -> float:
         """The variance over the draws alone, times n."""
+        last: tuple[Terms, float] | None = self.__dict__.get("_last_noise")
+        if last is None or last[0] is not terms:
+            last = (terms, self._made_monte_carlo(terms))
+            self.__dict__["_last_noise"] = last
+        return last[1]
+
+    def _made_monte_carlo(self, terms: Terms) -> float:
         if self.draws % self.n == 0 and not self.plan.cycles:
             return 0.0
         if terms.contrasts is None or terms.changes is None:
             return math.nan
         windows, effects = self.plan.windows, self._effects(terms)
         signs = windows.sign_sums(self.draws) / self.draws
-        plain, signed = windows.borrowed(effects.kept[self.order], self.draws)
-        left = terms.contrasts - signed - signs * (self.draws * terms.changes - plain)
+        signed = windows.borrowed(effects.kept[self.order], self.draws, signed=True)
+        left = terms.contrasts - signed
+        if signs.any():  # the mean of a row is not in its contrast
+            plain = windows.borrowed(effects.kept[self.order], self.draws, signed=False)
+            left -= signs * (self.draws * terms.changes - plain)
         # A row all of whose signs are the same, one of few rows in small tables, says nothing.
         size = 1.0 - signs**2
         told = size > 0.0

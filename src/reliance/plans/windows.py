@@ -141,14 +141,13 @@ class Windows:
             total += np.roll(ordered, self.shift(k))[self.turned_back(k)]
         return total
 
-    def borrowed(self, g: Floats, draws: int) -> tuple[Floats, Floats]:
-        """``(n,)`` twice: for each row the sum over its donors of ``g[place]``, and of their window's sign times it."""
-        plain, signed = np.zeros(self.n), np.zeros(self.n)
+    def borrowed(self, g: Floats, draws: int, signed: bool) -> Floats:
+        """``(n,)``: for each row the sum over its donors of ``g[place]``, times the draw's sign there if signed."""
+        total = np.zeros(self.n)
         for k in range(draws):
             given = g[self.turned(k)]
-            plain += np.roll(given, -self.shift(k))
-            signed += np.roll(given * self.signs(k), -self.shift(k))
-        return plain[self.position], signed[self.position]
+            total += np.roll(given * self.signs(k) if signed else given, -self.shift(k))
+        return total[self.position]
 
     def row_signs(self, k: int) -> NDArray[np.int8]:
         """``(n,)``: the sign of the window that each row borrows from."""
@@ -156,6 +155,13 @@ class Windows:
 
     def sign_sums(self, draws: int) -> Floats:
         """``(n,)``: the sum of the signs of a row's donors; 0 but for odd J, unequal windows and broken cycles."""
+        last: tuple[int, Floats] | None = self.__dict__.get("_last_sums")
+        if last is None or last[0] != draws:
+            last = (draws, self._made_sign_sums(draws))
+            self.__dict__["_last_sums"] = last
+        return last[1]
+
+    def _made_sign_sums(self, draws: int) -> Floats:
         total = np.zeros(self.n)
         for k in range(draws):
             total += np.roll(self.signs(k), -self.shift(k))
