@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from reliance import plans
 from reliance._core.arrays import Array
 from reliance._core.checks import check_choice
 from reliance._core.progress import Progress
@@ -18,7 +17,8 @@ from reliance._core.words import shown
 from reliance.data import tables
 from reliance.engine.evaluation import evaluating
 from reliance.engine.problems import Problem, prepare
-from reliance.methods.measuring import COMPARE, base_risks, checked_shifts, reliance_plan
+from reliance.methods.drawing import DEFAULT, Draws, drawn
+from reliance.methods.measuring import COMPARE, base_risks, reliance_plan
 from reliance.methods.studies import Study, measured, result_of
 from reliance.plans import Plan
 from reliance.results.comparisons import RelativeImportance
@@ -53,7 +53,7 @@ def relative_importance(
     y: Array | None = None,
     *,
     given: Any,
-    draws: int = 20,
+    draws: int | Draws = DEFAULT,
     loss: Any = None,
     compare: str = "difference",
     features: Any = None,
@@ -136,7 +136,7 @@ def relative_importance(
     sets = variables.resolve_given(asked.variables, known)
     fit_on = asked.fit_on
     training = None if fit_on is None else variables.gather_training(fit_on, known, problem.flat, moved)
-    plan = plans.Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
+    plan = drawn(problem.rows, problem.key, draws)
     method = "relative_importance"
     sampler = samplers.resolve(asked.sampler)
     found = _measure(problem, known, training, sampler, plan, compare, sets, method, progress)
@@ -152,7 +152,7 @@ def conditional_model_reliance(
     y: Array | None = None,
     *,
     sampler: Scrambler = _LEAST_SQUARES,
-    pairs: str | int = "all",
+    pairs: str | int | Draws = "all",
     loss: Any = None,
     compare: str = "ratio",
     features: Any = None,

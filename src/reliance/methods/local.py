@@ -26,8 +26,8 @@ from reliance.exact.protocol import ChosenRows, Exchange
 from reliance.inference import identified
 from reliance.losses import outputs
 from reliance.losses.functions import Metric
-from reliance.methods.measuring import checked_shifts
-from reliance.plans import Pairs, Plan, Shifts
+from reliance.methods.drawing import Draws, drawn
+from reliance.plans import Pairs, Plan
 from reliance.results.local import LocalImportance
 
 Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ def local_importance(
     y: Array | None = None,
     *,
     rows: Sequence[int] | None = None,
-    draws: str | int = "all",
+    draws: str | int | Draws = "all",
     loss: Any = None,
     center: bool = True,
     features: Any = None,
@@ -70,7 +70,7 @@ def local_importance(
     rows : sequence of int, optional
         Which rows to explain; by default all. Only these are evaluated, with the donors that they have among all rows.
     draws : "all" or int
-        All other rows as donors, or so many shifts.
+        All other rows as donors, or so many draws, as in `permutation_importance`.
     loss : optional
         A per-row loss as in `ablation_importance`: by default squared error if there are labels, and otherwise the
         prediction itself.
@@ -130,7 +130,8 @@ def local_importance(
         done = routes.answered(question, evaluation)
     moments = [done.answer(f).moments(f)[0] for f in problem.features]
     values = np.stack([_mean_change(m, plan, contributes) for m in moments], axis=1)
-    errors = np.stack([plan.row_errors(m.row_sum, m.row_squares) for m in moments], axis=1)
+    parts = [plan.part(feature) for feature in problem.features]
+    errors = np.stack([p.row_errors(m.row_sum, m.row_squares) for p, m in zip(parts, moments, strict=True)], axis=1)
     return _result(problem, base, chosen, plan, values, errors, done.evaluations(problem.features), contributes)
 
 
@@ -165,12 +166,12 @@ def _uncentred(problem: Problem, some: Problem, base: Base) -> Floats:
 # Parts
 
 
-def _plan(problem: Problem, draws: Any) -> Pairs | Shifts:
+def _plan(problem: Problem, draws: str | int | Draws) -> Plan:
     if isinstance(draws, str):
         if draws != "all":
-            raise ValueError(f"draws={shown(draws)} is unknown: pass 'all' or a number of shifts")
+            raise ValueError(f"draws={shown(draws)} is unknown: pass 'all' or a number of draws")
         return Pairs(problem.n)
-    return Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
+    return drawn(problem.rows, problem.key, draws)
 
 
 def _check_loss(problem: Problem) -> None:

@@ -14,7 +14,8 @@ from reliance._core.streams import RandomState
 from reliance.engine.problems import CURVES, prepare
 from reliance.exact import routes
 from reliance.methods.adaptive import Until, measure_until
-from reliance.methods.measuring import checked_shifts, measure, reliance_plan
+from reliance.methods.drawing import DEFAULT, Draws, drawn, growing
+from reliance.methods.measuring import measure, reliance_plan
 from reliance.plans import Plan
 from reliance.plans.protocol import checked, is_plan
 from reliance.results.importance import Importance
@@ -121,7 +122,7 @@ def permutation_importance(
     X: Array,
     y: Array | None = None,
     *,
-    draws: int | Until | Plan = 20,
+    draws: int | Draws | Until | Plan = DEFAULT,
     loss: Any = None,
     compare: str = "difference",
     features: Any = None,
@@ -173,16 +174,14 @@ def permutation_importance(
     """
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
 
-    def plan(count: int) -> Plan:
-        return plans.Shifts(problem.n, count, problem.key)
-
     if is_plan(draws):
         return measure(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance", progress)
 
     if isinstance(draws, Until):
-        return measure_until(problem, plan, draws, compare, "permutation_importance", progress)
-    shifts = plan(checked_shifts(draws, problem.n, "draws"))
-    return measure(problem, shifts, compare, "permutation_importance", progress)
+        plan_of = growing(problem.rows, problem.key, draws.design)
+        return measure_until(problem, plan_of, draws, compare, "permutation_importance", progress)
+    plan = drawn(problem.rows, problem.key, draws)
+    return measure(problem, plan, compare, "permutation_importance", progress)
 
 
 def model_reliance(
@@ -190,7 +189,7 @@ def model_reliance(
     X: Array,
     y: Array | None = None,
     *,
-    pairs: str | int = "all",
+    pairs: str | int | Draws = "all",
     loss: Any = None,
     compare: str = "ratio",
     route: str = "auto",

@@ -110,11 +110,10 @@ def sobol_total(
         done = routes.measure(evaluation, plan)
     variance = float(np.var(own, ddof=1))
     unit = 2.0 * (own - own.mean()) ** 2 * problem.n / (problem.n - 1)  # its mean is 2 Var f
-    lent = inference.lent_units(unit, None, plan, "ratio")
     summaries = []
     for feature in problem.features:
         one = done.answer(feature).moments(feature)[0]
-        found = inference.summarize(one, unit, None, plan, "ratio", lent=lent, keep_rows=False)
+        found = inference.summarize(one, unit, None, plan.part(feature), "ratio", keep_rows=False)
         summaries.append(_as_share(found, variance))
     return _result(problem, summaries, plan, done, variance, "sobol_total")
 

@@ -78,18 +78,18 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
     target = tuple(column for column in feature.columns if column not in given)
     if not target:  # what is given is kept: nothing is replaced
         zeros, draws = np.zeros(n), None if study.plan.rectangular else np.zeros(study.plan.draws)
-        nothing = Moments(zeros, zeros, zeros, draws)
+        nothing = Moments(zeros, zeros, zeros, draws, row_contrast=zeros)
         losses = len(evaluation.problem.losses)
         evaluation.advance(_count(study.plan))
-        return Measured(study.plan, (nothing,) * losses, _no_effect(study), None, None, 0, "given")
+        return Measured(study.plan.part(feature), (nothing,) * losses, _no_effect(study), None, None, 0, "given")
     piece = Feature(feature.name, target)
     if not given:
         if refits:
             _check_weighted(study)
         moments = evaluation.moments(evaluation.problem.store, study.plan, piece)
-        replicates, extra = _replicates(study, piece, given, None) if refits else (None, 0)
+        replicates, extra = _replicates(study, piece, given, None, study.plan) if refits else (None, 0)
         count = _count(study.plan) + extra
-        return Measured(study.plan, moments, _no_effect(study), replicates, None, count, "marginal")
+        return Measured(study.plan.part(piece), moments, _no_effect(study), replicates, None, count, "marginal")
     fitted = study.sampler.fit(study.fitted_on, target, given)
     parts = fitted.on(study.variables.matrix)
     wrong = None if study.check is None else study.check(fitted, target, given)
@@ -98,15 +98,15 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
     if isinstance(parts, Residuals | Thresholds) and not known and any(map(has_rows, evaluation.problem.losses)):
         _check_weighted(study)
     _report_alone(parts, feature)
-    moments, route = evaluation.moments(store, plan, piece), _route(study.sampler)
+    moments, route, own = evaluation.moments(store, plan, piece), _route(study.sampler), plan.part(piece)
     if not any(map(has_rows, evaluation.problem.losses)):  # nothing can be said of the error but that of the draws
-        return Measured(plan, moments, _no_effect(study), None, None, _count(plan), route, wrong)
+        return Measured(own, moments, _no_effect(study), None, None, _count(plan), route, wrong)
     effect, extra = _effect(study, parts, piece)
     if effect is not None:
-        return Measured(plan, moments, effect, None, None, _count(plan) + extra, route, wrong)
-    replicates, extra = _replicates(study, piece, given, parts)
+        return Measured(own, moments, effect, None, None, _count(plan) + extra, route, wrong)
+    replicates, extra = _replicates(study, piece, given, parts, plan)
     trained, more = (None, 0) if study.training is None else _training_replicates(study, piece, given)
-    return Measured(plan, moments, None, replicates, trained, _count(plan) + extra + more, route, wrong)
+    return Measured(own, moments, None, replicates, trained, _count(plan) + extra + more, route, wrong)
 
 
 def _check_weighted(study: Study) -> None:
@@ -130,10 +130,13 @@ def _replacement(problem: Problem, parts: Any, plan: Plan, feature: Feature, ids
     """The store and the plan of a fitted sampler; ``ids`` are the rows' numbers where they are a part of more."""
     flat, shape = problem.flat, problem.store.shape
     floating = arrays.as_floating(flat)  # a mean plus a residual is no integer
+    # Who lends a residual is sorted by residuals, where a plan sorts at all.
     if isinstance(parts, Residuals):
-        return Scrambled(floating, shape, feature, parts.mean, parts.residual), plan
+        store = Scrambled(floating, shape, feature, parts.mean, parts.residual)
+        return store, plan.sorted_by(lambda feature: arrays.to_host(parts.residual))
     if isinstance(parts, Thresholds):
-        return Thresholded(flat, shape, feature, parts.cut, parts.latent, parts.low, parts.high), plan
+        latent = Thresholded(flat, shape, feature, parts.cut, parts.latent, parts.low, parts.high)
+        return latent, plan.sorted_by(lambda feature: arrays.to_host(parts.latent))
     if isinstance(parts, ValueDraws):
         drawn = sampled_plans.Values(problem.n, plan.draws, problem.key, parts.uniforms, ids)
         return Values(floating, shape, feature, parts.values), drawn
@@ -176,7 +179,7 @@ def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, 
     return None, 0
 
 
-def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: Any) -> tuple[Floats, int]:
+def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: Any, plan: Plan) -> tuple[Floats, int]:
     """``(J, L)``: the estimates without each group of rows, the sampler fitted without it; and the evaluations.
 
     Draws stay what they are. Where a plan names the donors, the deleted rows are taken away from the sums, as rows and
@@ -198,17 +201,17 @@ def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: A
         if by_plan:
             evaluation = study.evaluation.without(gone)
             whole = parts if refit is None else _merged(parts, refit, kept, gone)
-            store, plan = (problem.store, study.plan)
-            if whole is not None:
-                store, plan = _replacement(problem, whole, study.plan, feature, None)
+            # The donors stay what they were, also where they were sorted by what is fitted again.
+            store = problem.store if whole is None else _replacement(problem, whole, plan, feature, None)[0]
             moments = evaluation.moments(store, plan, feature)
-            found.append(_estimates(evaluation, moments, plan, study.compare, gone))
+            found.append(_estimates(evaluation, moments, plan.part(feature), study.compare, gone))
+            count += _count(plan)
         else:
             evaluation = study.evaluation.some_rows(kept)
-            store, plan = _replacement(evaluation.problem, refit, study.plan, feature, kept)
-            moments = evaluation.moments(store, plan, feature)
-            found.append(_estimates(evaluation, moments, plan, study.compare))
-        count += _count(plan)
+            store, own = _replacement(evaluation.problem, refit, study.plan, feature, kept)
+            moments = evaluation.moments(store, own, feature)
+            found.append(_estimates(evaluation, moments, own, study.compare))
+            count += _count(own)
     return np.asarray(found), count
 
 
@@ -242,7 +245,8 @@ def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...])
         training = problem.xp.take(study.training, _index(problem, ids), axis=0)
         parts = study.sampler.fit(training, feature.columns, given).on(study.variables.matrix)
         store, plan = _replacement(problem, parts, study.plan, feature, None)
-        found.append(_estimates(study.evaluation, study.evaluation.moments(store, plan, feature), plan, study.compare))
+        moments = study.evaluation.moments(store, plan, feature)
+        found.append(_estimates(study.evaluation, moments, plan.part(feature), study.compare))
         count += _count(plan)
     return np.asarray(found), count
 
@@ -340,6 +344,7 @@ def result_of(
         method=method,
         loss=function.name,
         why_loss=function.why,
+        exchangeable=drawn.exchangeable,
         plan=f"jackknife, {study.plan.draws} per row" if refitted else drawn.label,
         units=min(problem.n, JACKKNIFE_GROUPS) if refitted else drawn.units,
         n=problem.n,
