@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from reliance import inference, plans
 from reliance._core.checks import check_choice, check_draws, warn
 from reliance._core.progress import Progress
@@ -133,7 +131,7 @@ def base_risks(evaluation: Evaluation, compare: str) -> list[float]:
     return risks
 
 
-def checked_shifts(draws: Any, n: int, name: str) -> int:
+def checked_shifts(draws: object, n: int, name: str) -> int:
     count = check_draws(draws, name)
     if count < 3 and n > 3:
         warn(f"{name}={count}: with fewer than 3 draws the population interval rests on a rough bound; use 3 or more")
