@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
 from reliance._core.checks import check_choice, warn
 from reliance._core.progress import Progress, check_progress, reporting
 from reliance._core.run import Run, without_workers
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import shown
+from reliance.data.passed import DataLike, FeaturesLike, ModelLike
 from reliance.data.rows import Rows, read
 from reliance.inference import identified
 from reliance.rashomon import results as class_results
@@ -25,19 +25,21 @@ from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
 from reliance.rashomon.results import ClassReliance
 
 Floats = NDArray[np.float64]
+# A model of the class, or its name in a list of models, or a risk.
+Reference: TypeAlias = ModelLike | str | float | None
 _COMPARE = ("ratio", "difference")
 
 
 def model_class_reliance(
     model_class: ModelClass,
-    X: Array,
-    y: Array,
+    X: DataLike,
+    y: DataLike,
     *,
     epsilon: float,
     relative: bool = True,
-    reference: Any = None,
+    reference: Reference = None,
     compare: str = "ratio",
-    features: Any = None,
+    features: FeaturesLike = None,
     names: Sequence[str] | None = None,
     rng: RandomState = None,
     run: Run | None = None,
@@ -116,14 +118,14 @@ def model_class_reliance(
 
 def conditional_model_class_reliance(
     model_class: ModelClass,
-    X: Array,
-    y: Array,
+    X: DataLike,
+    y: DataLike,
     *,
     epsilon: float,
     relative: bool = True,
-    reference: Any = None,
+    reference: Reference = None,
     compare: str = "ratio",
-    features: Any = None,
+    features: FeaturesLike = None,
     names: Sequence[str] | None = None,
     rng: RandomState = None,
     run: Run | None = None,
@@ -183,7 +185,7 @@ class Question:
     bound: float
     epsilon: float
     relative: bool
-    reference: Any
+    reference: Reference
     compare: str
     conditional: bool
 
@@ -221,13 +223,13 @@ class Question:
 
 def _ask(
     model_class: ModelClass,
-    X: Any,
-    y: Any,
+    X: object,
+    y: object,
     epsilon: float,
     relative: bool,
-    reference: Any,
+    reference: Reference,
     compare: str,
-    features: Any,
+    features: FeaturesLike,
     names: Sequence[str] | None,
     rng: RandomState,
     run: Run | None,
@@ -267,7 +269,7 @@ def _ask(
     )
 
 
-def _is_number(x: Any) -> bool:
+def _is_number(x: object) -> TypeGuard[float]:
     return isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool)
 
 
@@ -292,7 +294,7 @@ def _class_data(rows: Rows, model_class: ModelClass, key: int, memory: int) -> C
     return ClassData(arrays.as_floating(numbers), y, key, memory)
 
 
-def _reference_risk(model_class: ModelClass, data: ClassData, reference: Any) -> float:
+def _reference_risk(model_class: ModelClass, data: ClassData, reference: Reference) -> float:
     if reference is None:
         return model_class.best(data).risk
     if not _is_number(reference):
@@ -314,7 +316,7 @@ def _reference_risk(model_class: ModelClass, data: ClassData, reference: Any) ->
 # Finite samples
 
 
-def _check_confidence(confidence: float | None, loss_bound: float | None, reference: Any) -> None:
+def _check_confidence(confidence: float | None, loss_bound: float | None, reference: Reference) -> None:
     if confidence is None:
         if loss_bound is not None:
             raise ValueError(f"loss_bound={shown(loss_bound)} is used with confidence= only: pass both, or neither")
