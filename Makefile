@@ -21,12 +21,13 @@ help:
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
 
-# The code blocks of the documents are `make docs-examples`.
+# The code blocks of the documents are `make docs-examples`. JAX compiles quickly here; `make slow` runs the tests of
+# rounding again with what it compiles for users, `make test-all` runs all of them so.
 test: $(VENV)/.test
-	$(PYTEST) -m "not slow" --ignore=tests/test_readme.py $(ARGS)
+	$(PYTEST) --quick-jax -m "not slow" --ignore=tests/test_readme.py $(ARGS)
 
 slow: $(VENV)/.test
-	$(PYTEST) -m slow $(ARGS)
+	$(PYTEST) -m "slow or compiled_for_users" $(ARGS)
 
 test-all: $(VENV)/.test
 	$(PYTEST) $(ARGS)

@@ -41,6 +41,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "min_reported_time": 10_000,
     "show_memory": False,
+    "capture_repr": ("_repr_html_",),  # results as tables; the Axes that a plot returns say nothing beside their figure
     "remove_config_comments": True,
 }
 # What an example says to its reader is not the build's business.

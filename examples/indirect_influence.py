@@ -28,8 +28,6 @@ FEATURES = ["X1", "X2", "X3", "X4"]
 PARENTS = {"X1": [], "X2": ["X1"], "X3": ["X2"], "X4": ["X1"], "Y": ["X3", "X4"]}
 SIGMA = {"X1": 1.0, "X2": 1.0, "X3": 0.3, "X4": 1.0, "Y": 0.5}
 SETS = {"nothing": [], "X1": ["X1"], "X2": ["X2"], "X1 and X2": ["X1", "X2"]}
-# Of Okabe and Ito's palette, which readers with any colour vision can tell apart.
-COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7"]
 
 
 def mixing(parents: Mapping[str, Sequence[str]], sigma: Mapping[str, float]) -> np.ndarray:
@@ -132,37 +130,11 @@ def figure(result: rl.RelativeImportance, expected: Mapping[tuple[str, str], flo
     import matplotlib
 
     matplotlib.use("Agg")  # write the figure, open no window
-    import matplotlib.pyplot as plt
-
     names = next(iter(result.values())).names
-    step = 0.8 / len(names)
-    fig, ax = plt.subplots(figsize=(8.0, 1.9 + 0.32 * len(result) * len(names)), layout="constrained")
-    for j, name in enumerate(names):
-        places = np.arange(len(result)) - 0.4 + (j + 0.5) * step
-        values = np.asarray([one.values[j] for one in result.values()])
-        ends = np.asarray([one.interval()[j] for one in result.values()]).T
-        ax.barh(places, values, height=0.9 * step, color=COLOURS[j], label=name)
-        ax.errorbar(values, places, xerr=np.abs(ends - values), fmt="none", ecolor="black", elinewidth=1.2, capsize=2.5)
-        truth = [expected[label, name] for label in result]
-        mark = "analytic value" if name == names[-1] else None
-        ax.plot(truth, places, "D", color="white", markeredgecolor="black", markersize=3.5, label=mark, clip_on=False)
-        for place, value, end in zip(places, values, ends[1], strict=True):
-            text = f"{name}  {round(value, 2) + 0.0:.2f}"
-            ax.annotate(text, (max(end, 0.0), place), (8, 0), textcoords="offset points", va="center", fontsize=8)
-    whole = {"nothing": "given nothing\n(permutation importance)"}
-    ax.set_yticks(range(len(result)), [whole.get(label, f"given {label}") for label in result])
-    ax.set_ylim(len(result) - 0.45, -0.55)
-    ax.set_xlabel("relative importance: increase of the mean squared error, with 95% interval")
-    ax.set_title(title, fontsize="medium", loc="left")
-    ax.axvline(0.0, color="#595959", linewidth=1.0)
-    most = max(one.interval().max() for one in result.values())
-    ax.set_xlim(-0.02 * most, 1.15 * most)
-    ax.grid(axis="x", linewidth=0.5, alpha=0.4)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.tick_params(axis="y", length=0)
-    fig.legend(loc="outside lower center", ncols=len(names) + 1, frameon=False)
-    fig.savefig(picture, dpi=150, facecolor="white")
+    truth = [[expected[label, name] for name in names] for label in result]
+    ax = result.plot(by="set", marks={"analytic value": truth})
+    ax.set_title(title, fontsize="medium")
+    ax.figure.savefig(picture, dpi=150, facecolor="white")
 
 
 def main(picture: Path = Path("indirect_influence.png"), samples: int = 100_000) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,6 +38,17 @@ ONCE = (
     "torch-cpu-float64",
     "jax-float32",
 )
+# About the last digits, which depend on how JAX compiles: `make slow` runs their JAX cases again, without --quick-jax.
+ROUNDING = {
+    "test_engine_property.py",
+    "test_engine_truth.py",
+    "test_evaluations.py",
+    "test_functional.py",
+    "test_inference_truth.py",
+    "test_invariances.py",
+    "test_losses_truth.py",
+    "test_relative.py",
+}
 CUDA = ("torch-cuda-float64", "torch-cuda-float32", "cupy-float64", "cupy-float32", "jax-cuda-float32")
 
 
@@ -79,13 +94,27 @@ class Backend:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: run the backends of a GPU, too")
+    parser.addoption("--quick-jax", action="store_true", help="JAX compiles in half of the time, to slower programs")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick-jax") and not hasattr(config, "workerinput"):  # workers inherit the environment
+        _let_jax_compile_quickly()
     config.addinivalue_line("markers", "once_per_device: on every backend, but in one dtype only")
     config.addinivalue_line(
         "markers", "paired(*parameters, one_in): every pair of their values and backends; the full product is slow"
     )
+    config.addinivalue_line("markers", "compiled_for_users: again in `make slow`, without --quick-jax")
+
+
+def _let_jax_compile_quickly() -> None:
+    """By settings that JAX and XLA read when they start: most of the time of these tests is compilation."""
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
+    # XLA ends the process at a flag that it does not know, and flags come and go with its versions.
+    command = [sys.executable, "-c", "from jaxlib import xla_client; xla_client.make_cpu_client()"]
+    if subprocess.run(command, env=os.environ | {"XLA_FLAGS": flags}, capture_output=True, check=False).returncode == 0:
+        os.environ["XLA_FLAGS"] = flags
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -94,6 +123,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         paired = item.get_closest_marker("paired")
         if paired is not None and not _is_in_the_design(item.callspec.indices, paired.args, paired.kwargs["one_in"]):
             item.add_marker(pytest.mark.slow)
+        if item.path.name in ROUNDING and "jax" in item.name:
+            item.add_marker(pytest.mark.compiled_for_users)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: the garbage collector need not look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _is_in_the_design(indices: dict[str, int], parameters: tuple[str, ...], one_in: int) -> bool:

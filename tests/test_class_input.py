@@ -153,9 +153,8 @@ def test_plot_of_ranges():
     _, ax = plt.subplots()
     found.plot(ax=ax, most=2)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
-    for bar, j in zip(ax.patches, (0, 1), strict=True):
-        assert bar.get_x() == pytest.approx(found.lower[j])
-        assert bar.get_x() + bar.get_width() == pytest.approx(found.upper[j])
+    for bar, j in zip(ax.collections[0].get_segments(), (0, 1), strict=True):
+        assert bar[:, 0].tolist() == pytest.approx([found.lower[j], found.upper[j]])
     assert "2 largest of 3" in ax.get_title()
     with pytest.raises(TypeError, match=r"most=1\.5 is not an integer"):
         found.plot(most=1.5)

@@ -456,6 +456,9 @@ def test_rows_of_jax_on_several_devices():
     pytest.importorskip("jax")
     import os
 
-    flags = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(SHARDED)], env=flags, capture_output=True, text=True)
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SHARDED)], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-2000:]

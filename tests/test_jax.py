@@ -275,7 +275,8 @@ SHARDED = """
 
 
 def test_strips_on_eight_devices():
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(rl.__file__).parents[1]), environment.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", textwrap.dedent(SHARDED)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
@@ -283,6 +284,7 @@ def test_strips_on_eight_devices():
     assert done.stdout.strip() == "equal"
 
 
+@pytest.mark.compiled_for_users
 @pytest.mark.parametrize("name", ["pairs", "shifts"])
 def test_float32_sums_do_not_drift(name):
     """Millions of losses of one sign in float32: exact to rounding, where adding them one by one loses digits."""

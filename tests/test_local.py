@@ -218,12 +218,13 @@ def test_figures():
     ax.figure.canvas.draw()
     ax = result.plot(kind="waterfall", row=7)
     widths = np.array([bar.get_width() for bar in ax.patches])
-    np.testing.assert_allclose(np.sort(np.abs(widths))[::-1], np.sort(np.abs(result.values[7]))[::-1])
-    np.testing.assert_allclose(ax.patches[-1].get_x() + widths[-1], result.values[7].sum(), atol=1e-12)
+    np.testing.assert_allclose(np.abs(widths[:4]), np.sort(np.abs(result.values[7]))[::-1])
+    np.testing.assert_allclose(ax.patches[0].get_x(), result.base.mean())
+    np.testing.assert_allclose(ax.patches[-1].get_x() + widths[-1], result.base[7], atol=1e-12)
     assert "row 7" in ax.get_title()
     ax.figure.canvas.draw()
     short = result.plot(kind="waterfall", row=7, most=2)
-    assert [label.get_text() for label in short.get_yticklabels()][-1] == "2 others"
+    assert [label.get_text() for label in short.get_yticklabels()][2] == "2 others"
     plt.close("all")
     for options, message in (
         ({"kind": "pie"}, "kind='pie' is not known"),

@@ -1,4 +1,4 @@
-"""Figures: what the Axes hold. Values are compared with the results, pictures with nothing."""
+"""Figures: what the Axes hold, compared with the results; test_plot_images.py compares pictures."""
 
 from __future__ import annotations
 
@@ -10,19 +10,31 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance.methods.splits import SplitComparison
-from reliance.plots import style
-from reliance.rashomon.results import ClassReliance
-from reliance.results.algorithm import AlgorithmReliance
-from reliance.results.comparisons import Delta, RelativeImportance
-from reliance.results.curves import Curve
-from reliance.results.impact import Impact
-from reliance.results.local import LocalImportance
-from reliance.results.null import NullImportance
+from plot_cases import (
+    KINDS,
+    NAMES,
+    OPTIONS,
+    VALUES,
+    caption,
+    class_reliance,
+    delta,
+    extrapolation,
+    impact,
+    importance,
+    interactions,
+    judged,
+    linear,
+    local,
+    nulls,
+    refits,
+    relative,
+    segments,
+    splits,
+    with_curves,
+    words,
+)
+from reliance.plots import style, wording
 from test_results import make
-
-NAMES = ("price in $", "_hidden", "a name of sixty letters, which no axis of a small figure holds", "d")
-VALUES = np.array([0.5, -0.2, 0.0, 1.5])
 
 
 @pytest.fixture(autouse=True)
@@ -34,108 +46,6 @@ def plt():
     plt.close("all")
 
 
-def importance(**given):
-    return make(values=VALUES, names=list(NAMES), **given)
-
-
-def relative():
-    return RelativeImportance({"": importance(), "_a": make(values=VALUES[::-1], names=list(NAMES))})
-
-
-def class_reliance(lower=(0.9, 1.0, math.nan), upper=(2.0, math.inf, math.nan)):
-    low, high = np.array([1.0, 1.1, 1.2]), np.array([1.5, 3.0, 1.2])
-    models = (abs, abs, abs)
-    ends = (np.array(lower), np.array(upper), low, high, models, models, low, high)
-    return ClassReliance(("a", "b", "c"), *ends, 1.0, 1.1, "ratio", "squared_error", 9, False, "LinearClass")
-
-
-def splits():
-    zeros = np.zeros(4)
-    return SplitComparison(
-        importance(), make(values=VALUES / 2, names=list(NAMES)), NAMES, VALUES / 2, zeros, zeros + 9
-    )
-
-
-def impact():
-    table = np.arange(12.0).reshape(3, 4)
-    return Impact(
-        NAMES, np.array([0.2, 0.5, 0.8]), table, table.mean(axis=0), table, False, 9, np.ones(4), ("plain",) * 4, (1,)
-    )
-
-
-def local():
-    values = np.array([[1.0, -2.0, 0.5, 0.0], [0.0, 3.0, -0.5, 0.1]])
-    ones = np.ones(4)
-    return LocalImportance(NAMES, np.array([4, 7]), values, values * 0, np.zeros(2), "prediction", 9, 5, 0, ones)
-
-
-def nulls():
-    return NullImportance(NAMES, VALUES, np.random.default_rng(0).normal(size=(4, 19)), 9, 1, "measure of $")
-
-
-def refits(folds=5):
-    table = VALUES[:, None] + np.linspace(-0.1, 0.1, folds)
-    return AlgorithmReliance(
-        NAMES, VALUES, "difference", 1.0, VALUES + 1, "fitted models", table, VALUES * 0 + 0.1, VALUES * 0, VALUES * 0,
-        50, 49, 10, "algorithm_reliance", "squared_error", "out",
-    )  # fmt: skip
-
-
-def with_curves(mean, values, ice=None):
-    return dataclasses.replace(make(values=[1.0, 0.5], names=["a", "b"], k=None), curves={
-        "a": Curve(np.asarray(values), np.asarray(mean), ice), "b": Curve(np.zeros((3, 2)), np.zeros(3)),
-    })  # fmt: skip
-
-
-def delta():
-    return Delta(NAMES, VALUES, np.full(4, 0.1), np.full(4, 30.0))
-
-
-def linear():
-    return rl.LinearImportance(NAMES, VALUES, 2.0 * VALUES, 3.0 * VALUES, "range", 9)
-
-
-def interactions():
-    pairs = tuple((name, "other") for name in NAMES)
-    error = np.full(4, 0.1)
-    rest = (error, 0.0 * error, np.full(4, 29.0), 1.0, 30, 3, "l", 5, 1)
-    return rl.Interactions(pairs, VALUES, VALUES, VALUES, VALUES, *rest)
-
-
-def extrapolation():
-    return rl.Extrapolation(NAMES, 1.0 + VALUES, np.full(4, 0.5), "neighbours", 1.25, 9, 9, 1)
-
-
-def judged():
-    return interactions().test()
-
-
-KINDS = [
-    (importance, ["bar", "box", "violin", "curve"]),
-    (relative, ["bar"]),
-    (delta, ["bar"]),
-    (class_reliance, ["range"]),
-    (splits, ["box", "violin", "bar"]),
-    (impact, ["bar", "quantiles"]),
-    (local, ["heat", "waterfall"]),
-    (nulls, ["range", "box", "violin"]),
-    (refits, ["bar", "box", "violin"]),
-    (linear, ["bar"]),
-    (interactions, ["bar"]),
-    (extrapolation, ["bar"]),
-    (judged, ["bar"]),
-]
-OPTIONS = {"waterfall": {"row": 7}}
-
-
-def words(labels):
-    return [label.get_text() for label in labels]
-
-
-def segments(ax):
-    return np.array([segment[:, 0] for segment in ax.collections[0].get_segments()])
-
-
 @pytest.mark.parametrize(("result", "kinds"), KINDS, ids=[result.__name__ for result, _ in KINDS])
 def test_every_kind_draws_where_told_and_errors_say_what_there_is(plt, monkeypatch, result, kinds):
     for kind in kinds:
@@ -143,14 +53,15 @@ def test_every_kind_draws_where_told_and_errors_say_what_there_is(plt, monkeypat
             continue
         _, ax = plt.subplots()
         opened = plt.get_fignums()
-        assert result().plot(kind, ax=ax, **OPTIONS.get(kind, {})) is ax
+        options = OPTIONS.get((result.__name__, kind), {})
+        assert result().plot(kind, ax=ax, **options) is ax
         ax.figure.canvas.draw()
         assert plt.get_fignums() == opened  # no other figure was opened
         plt.close("all")
         with pytest.raises(TypeError, match=f"kind='{kind}' has no option 'colour': it takes"):
             result().plot(kind, colour="red")
         with pytest.raises(TypeError, match="ax must be a matplotlib Axes, got Figure"):
-            result().plot(kind, ax=plt.figure(), **OPTIONS.get(kind, {}))
+            result().plot(kind, ax=plt.figure(), **options)
         plt.close("all")
     with pytest.raises(ValueError, match="kind='pie' is not known: use one of " + ", ".join(map(repr, kinds))):
         result().plot("pie")
@@ -162,13 +73,16 @@ def test_every_kind_draws_where_told_and_errors_say_what_there_is(plt, monkeypat
 @pytest.mark.parametrize("result", [importance, delta, refits])
 def test_bars_and_whiskers(result):
     found = result()
-    ax, order = found.plot(level=0.9), [3, 0, 2, 1]
+    # Differences of either sign are in the order of their sizes.
+    ax, order = found.plot(level=0.9), [3, 0, 1, 2] if result is delta else [3, 0, 2, 1]
     np.testing.assert_allclose([bar.get_width() for bar in ax.patches], VALUES[order])
     np.testing.assert_allclose(segments(ax), found.interval(0.9)[order])
     shown = words(ax.get_yticklabels())
     assert shown[:2] == ["d", r"price in \$"]
-    assert shown[2].endswith("...")
-    assert len(shown[2]) == 40
+    long = shown[order.index(2)]
+    assert long.endswith("...")
+    assert len(long) == 40
+    assert "90% interval" in caption(ax)
     assert ax.get_ylim()[0] > ax.get_ylim()[1]
 
 
@@ -188,13 +102,17 @@ def test_many_features_in_little_room(plt):
     _, ax = plt.subplots(figsize=(4, 3))
     make(values=np.linspace(-1, 1, 200)).plot(ax=ax, most=200)
     assert len(ax.patches) == 200
-    assert len(ax.get_yticks()) < 60
-    assert make(values=np.linspace(-1, 1, 200)).plot().get_title().endswith("30 largest of 200")
+    hidden = 200 - len(ax.get_yticks())
+    assert 150 < hidden < 190
+    assert f"{hidden} of 200 features have no label" in caption(ax)
+    ax = make(values=np.linspace(-1, 1, 200)).plot()
+    assert ax.get_title().endswith("30 largest of 200 features")
+    assert "no label" not in caption(ax)
 
 
 def test_names_that_differ_at_their_ends_stay_different():
     long = "the same beginning of every one of these names, " * 2
-    shown = style.labels([long + "one", long + "two", "short", "short"])
+    shown = wording.labels([long + "one", long + "two", "short", "short"])
     assert len(set(shown)) == 3
     assert all(len(name) <= 40 for name in shown)
     assert shown[0].endswith("one")
@@ -220,12 +138,13 @@ def test_groups_of_bars():
 def test_spread_over_draws():
     found = importance(k=7)
     ax = found.plot("box")
-    medians = [line.get_xdata()[0] for line in ax.lines if line.get_color() == "black" and len(line.get_xdata()) == 2]
+    medians = [line.get_xdata()[0] for line in ax.lines if line.get_color() == style.INK and len(line.get_xdata()) == 2]
     assert set(np.median(found.draws, axis=1)) <= set(medians)
     assert len(ax.patches) == 4
     ax = found.plot("violin", most=2)
     assert words(ax.get_yticklabels()) == ["d", r"price in \$"]
-    assert "7 draws, 2 largest of 4" in ax.get_title()
+    assert ax.get_title().endswith("2 largest of 4 features")
+    assert "7 draws" in caption(ax)
     assert len(refits().plot("box").patches) == 4
     for kind in ("box", "violin"):
         with pytest.raises(ValueError, match=r"all pairs have none: measure with several.*pairs=20"):
@@ -238,20 +157,72 @@ def test_spread_over_draws():
         constant.plot(kind).figure.canvas.draw()
 
 
-def test_ranges():
+def test_ranges_are_dumbbells_in_the_order_of_their_lower_ends():
     found = class_reliance()
     ax = found.plot()
-    assert words(ax.get_yticklabels()) == ["b", "a", "c"]
-    bars = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in ax.patches]
-    np.testing.assert_allclose(bars, [(1.1, 3.0), (1.0, 1.5), (1.2, 1.2)])
-    ends = segments(ax)
+    order = [2, 1, 0]
+    assert words(ax.get_yticklabels()) == ["c", "b", "a"]
+    bars = segments(ax)
+    np.testing.assert_allclose(bars, [(1.2, 1.2), (1.1, 3.0), (1.0, 1.5)])
+    dots = next(line for line in ax.lines if line.get_marker() == "o")
+    np.testing.assert_array_equal(dots.get_xdata(), [*found.achieved_lower[order], *found.achieved_upper[order]])
+    ends = segments(ax, 1)
     assert len(ends) == 2  # nothing is certified for the third
     np.testing.assert_allclose(ends[1], (0.9, 2.0))
     assert ends[0][1] == ax.get_xlim()[1]
     assert ax.lines[-1].get_xdata()[0] == 1.0
+    assert "n = 9" in caption(ax)
     one_sided = class_reliance(lower=(0.9, 1.0, 1.1), upper=(math.nan,) * 3).plot()
-    np.testing.assert_allclose(segments(one_sided)[1], (0.9, 1.5))
+    np.testing.assert_allclose(segments(one_sided, 1)[2], (0.9, 1.5))
     assert class_reliance((math.nan,) * 3, (math.nan,) * 3).plot().get_legend() is None
+    exact = class_reliance(lower=(1.0, 1.1, 1.2), upper=(1.5, 3.0, 1.2)).plot()
+    assert len(exact.collections) == 1  # no whiskers below the dots
+    assert "ends are exact" in caption(exact)
+
+
+def test_the_reference_of_a_range_is_a_dot():
+    found = class_reliance()
+    own = make(values=[1.25, 1.3, 1.2], names=["b", "a", "c"], compare="ratio")  # found by name
+    for reference in (own, [1.3, 1.25, 1.2]):
+        ax = found.plot(reference=reference)
+        dots = next(line for line in ax.lines if line.get_marker() == "D")
+        assert dots.get_xdata().tolist() == [1.2, 1.25, 1.3]
+        assert words(ax.get_legend().get_texts())[-1] == "reference"
+    for reference, message in (
+        (make(values=[1.0], names=["a"], compare="ratio"), "reference lacks 'b', 'c'"),
+        (make(values=[1.0] * 3, names=["a", "b", "c"]), "reference is a difference of squared_error, the range one of"),
+        ([1.0], r"reference has shape \(1,\) and there are 3 features"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            found.plot(reference=reference)
+    with pytest.raises(TypeError, match="reference='model': give an Importance"):
+        found.plot(reference="model")
+
+
+@pytest.mark.parametrize("compare", ["ratio", "difference"])
+def test_the_reference_of_a_class_is_drawn_where_it_is_known(compare):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(12, 3)) + 4.0
+    y = X @ [1.0, -2.0, 0.5] + rng.normal(size=12)
+    found = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.1, compare=compare, features=[0, (1, 2)])
+    coef = np.linalg.lstsq(np.column_stack([X, np.ones(12)]), y)[0]
+    risk = np.mean((y - X @ coef[:3] - coef[3]) ** 2)
+    for value, columns in zip(found.reference_reliance, ([0], [1, 2]), strict=True):
+        total = 0.0
+        for i in range(12):
+            for k in range(12):
+                row = X[i].copy()
+                row[columns] = X[k, columns]
+                total += (y[i] - row @ coef[:3] - coef[3]) ** 2 * (i != k)
+        switched = total / 132
+        assert value == pytest.approx(switched / risk if compare == "ratio" else switched - risk, rel=1e-9)
+    dots = next(line for line in found.plot().lines if line.get_marker() == "D")
+    np.testing.assert_array_equal(np.sort(dots.get_xdata()), np.sort(found.reference_reliance))
+    listed = rl.FiniteClass([lambda Z: Z[:, 0], lambda Z: Z @ coef[:3] + coef[3]])
+    found = rl.model_class_reliance(listed, X, y, epsilon=99.0, compare=compare)
+    np.testing.assert_array_equal(found.reference_reliance, found.members.values[1])
+    searched = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.1, compare=compare, reference=2.0 * risk)
+    assert searched.reference_reliance is None  # a risk is no model
 
 
 def test_splits():
@@ -283,7 +254,7 @@ def test_curves():
     np.testing.assert_array_equal(mean.get_ydata(), ice.mean(axis=0)[:11])
     assert ax.lines[-2].get_ydata().tolist() == [ice.mean(axis=0)[11]]  # missing: a point of its own
     np.testing.assert_array_equal(ax.lines[-1].get_xdata(), x[:11])  # the rug
-    assert "2 of 3 rows" in ax.get_title()
+    assert "2 of 3 rows" in caption(ax)
 
 
 def test_curves_of_categories_and_outputs():
@@ -317,14 +288,11 @@ def test_a_measured_curve():
     np.testing.assert_allclose(line.get_ydata(), 2.0 * np.sort(X[:, 0]), rtol=1e-12)
 
 
-def test_heat_map_is_centred_and_waterfall_adds_up():
+def test_the_heat_map_is_centred():
     found = local()
     image = found.plot(most=2).collections[0]
     np.testing.assert_array_equal(np.asarray(image.get_array()).reshape(2, 2), found.values[:, [1, 0]].T)
     assert (image.norm.vmin, image.norm.vmax) == (-3.0, 3.0)
-    ax = found.plot("waterfall", row=7)
-    last = ax.patches[-1]
-    assert last.get_x() + last.get_width() == pytest.approx(found.values[1].sum())
 
 
 @pytest.mark.parametrize("kind", ["range", "box", "violin"])
@@ -359,7 +327,9 @@ def test_bars_of_the_companions(plt, result, lengths):
     if result is extrapolation:
         assert {line.get_xdata()[0] for line in ax.lines} == {1.0, 1.25}
     if result is judged:
-        assert {line.get_xdata()[0] for line in found.plot(alpha=0.01).lines} == {0.0, 0.01}
+        null, limit, points = found.plot(alpha=0.01).lines
+        assert (null.get_xdata()[0], limit.get_xdata()[0]) == (0.0, 0.01)
+        np.testing.assert_array_equal(points.get_xdata(), np.sort(found.p_adjusted))
         with pytest.raises(ValueError, match="alpha=3"):
             found.plot(alpha=3)
 
@@ -369,7 +339,7 @@ def test_several_results_stand_side_by_side(plt):
     found = rl.Results({"log_loss": importance(), "$": other})
     drawn = found.plot(most=2)
     assert [len(ax.patches) for ax in drawn] == [2, 2]
-    assert [ax.get_title().split(":")[0] for ax in drawn] == ["log_loss", r"\$"]
+    assert [ax.get_title().split(",")[0] for ax in drawn] == ["log_loss", r"\$"]
     np.testing.assert_allclose(drawn[1].patches[0].get_width(), np.max(VALUES))
     _, given = plt.subplots(2)
     assert list(found.plot("box", ax=given)) == list(given)

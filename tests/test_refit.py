@@ -471,7 +471,7 @@ def test_tables_and_figures(result):
     frame = result.to_frame(0.9)
     np.testing.assert_array_equal(frame[["lower", "upper"]].to_numpy(), result.interval(0.9))
     pytest.importorskip("matplotlib").use("Agg")
-    assert result.plot().get_xlabel() == "ratio of squared_error"
+    assert result.plot().get_xlabel() == "squared error, without / with the feature"
 
 
 def test_metrics_without_rows_have_the_algorithm_as_their_only_target():

@@ -22,15 +22,6 @@ Y = RNG.normal(size=N).astype(np.float32)
 FIRST, SECOND = np.float32([1, 0, 2]), np.float32([0, 3, 1])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _compiled_quickly():
-    """What is traced and kept is the question here, not how fast it runs."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 def squared(y, prediction):
     return (y - prediction) ** 2
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.arrays import Array, Device, Namespace
+from reliance._core.kinds import HostArray
 from reliance.data import several_inputs, tables
 from reliance.data.checked_arrays import as_array, check_companion, check_finite, check_rows, checked_weights
 from reliance.data.features import Feature, column_names, resolve_features
@@ -93,6 +94,12 @@ class Rows:
                 "entries or one of several inputs: encode it as numbers, pass one array, or leave it out"
             )
         return self.flat
+
+    def values(self, feature: Feature) -> HostArray:
+        """``(n, g)`` on the host: the feature's own numbers, codes where it has none."""
+        if self.inputs is not None:
+            return self.inputs.values(feature)
+        return arrays.to_host(self.xp.concat([self.flat[:, run] for run in feature.runs], axis=1))
 
     def take(self, ids: NDArray[np.int64]) -> Rows:
         """Some of the rows."""

@@ -25,7 +25,7 @@ from reliance._core.arrays import (
     namespace,
     to_host,
 )
-from reliance._core.kinds import Array
+from reliance._core.kinds import Array, HostArray
 from reliance._core.words import listed, shown
 from reliance.data.features import Feature
 from reliance.data.kinds import check_kind
@@ -77,6 +77,16 @@ class Inputs:
     def row_bytes(self) -> int:
         """Of all inputs of a row."""
         return sum(math.prod(part.shape[1:]) * itemsize(part) for part in self.parts.values())
+
+    def values(self, feature: Feature) -> HostArray:
+        """``(n, g)`` on the host: every entry of a row that belongs to a feature, of whichever inputs."""
+        found = []
+        for column in feature.columns:
+            name, mask = self.pieces[column]
+            part = to_host(self.parts[name])
+            flat = part.reshape(part.shape[0], -1)
+            found.append(flat if mask is None else flat[:, mask.reshape(-1)])
+        return np.concatenate(found, axis=1)
 
     def assembler(self) -> Callable[[Array], dict[Name, Array]]:
         """The function that puts inputs together from row numbers ``(m, pieces)``."""

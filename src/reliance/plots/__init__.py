@@ -5,34 +5,28 @@ Each function takes a result and ``ax=``, and returns the Axes; ``result.plot(ki
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 from reliance.plots.by_feature import (
     bars,
     coefficient_bars,
     difference_bars,
-    draw_boxes,
-    draw_violins,
     extrapolation_bars,
     interaction_bars,
-    null_boxes,
-    null_ranges,
-    null_violins,
     p_value_bars,
-    ranges,
-    set_bars,
+    row_bars,
 )
 from reliance.plots.curves import curve
+from reliance.plots.groups import set_bars, together
+from reliance.plots.images import image, local_image
 from reliance.plots.impacts import impact_bars, impact_lines
+from reliance.plots.kinds import Kinds, draw
 from reliance.plots.local import heat, waterfall
+from reliance.plots.ranges import ranges
 from reliance.plots.splits import split_bars, split_boxes, split_violins
-from reliance.plots.style import draw, side_by_side
-
-Kinds = Mapping[str, Callable[..., Any]]
+from reliance.plots.spreads import draw_boxes, draw_violins, null_boxes, null_ranges, null_violins
+from reliance.plots.swarm import local_swarm, row_swarm
 
 REFITS: Kinds = {"bar": bars, "box": draw_boxes, "violin": draw_violins}
-IMPORTANCE: Kinds = {**REFITS, "curve": curve}
+IMPORTANCE: Kinds = {**REFITS, "curve": curve, "beeswarm": row_swarm, "image": image}
 SETS: Kinds = {"bar": set_bars}
 DELTA: Kinds = {"bar": difference_bars}
 INTERACTIONS: Kinds = {"bar": interaction_bars}
@@ -43,7 +37,7 @@ RANGES: Kinds = {"range": ranges}
 NULLS: Kinds = {"range": null_ranges, "box": null_boxes, "violin": null_violins}
 SPLITS: Kinds = {"box": split_boxes, "violin": split_violins, "bar": split_bars}
 IMPACT: Kinds = {"bar": impact_bars, "quantiles": impact_lines}
-LOCAL: Kinds = {"heat": heat, "waterfall": waterfall}
+LOCAL: Kinds = {"heat": heat, "waterfall": waterfall, "bar": row_bars, "beeswarm": local_swarm, "image": local_image}
 
 __all__ = [
     "DELTA",
@@ -61,5 +55,5 @@ __all__ = [
     "TESTS",
     "bars",
     "draw",
-    "side_by_side",
+    "together",
 ]

@@ -7,28 +7,33 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reliance._core import words
 from reliance._core.words import shown
-from reliance.plots import style
+from reliance.plots import style, wording
 from reliance.plots.style import Floats
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
     from reliance.results.curves import Curve
     from reliance.results.importance import Importance
 
+_SLANTED = 0.42  # inches from one slanted label to the next
 _FEW = 10  # values that are drawn as points, not as a line
 
 
 def curve(
     result: Importance,
-    ax: Any = None,
+    ax: Axes | None = None,
     feature: str | None = None,
     output: int | None = None,
     points: bool | None = None,
     values: Sequence[str] | None = None,
     rows: int = 100,
-) -> Any:
+) -> Axes:
     """Partial dependence of one feature, a rug of the values that occur, and curves of single rows if they were kept.
 
     Parameters
@@ -56,14 +61,10 @@ def curve(
     ax = style.axes(ax, 6.0 + (0.078 * 10 if len(names) > 1 else 0.0), 4.0)
     x = _places(ax, found.values, points, values)
     joined = ~np.isnan(found.values) & (not points)
-    title = f"partial dependence, {result.method}"
+    said = []
     if ice is not None:
-        drawn = style.count(rows, len(ice), "rows")
-        chosen = np.unique(np.linspace(0, len(ice) - 1, drawn).round().astype(np.int64))
-        dots = {"linestyle": "none", "marker": ".", "markersize": 4}
-        _line(ax, x, ice[chosen].T, joined, {"linewidth": 0.6}, dots, color=style.GREY, alpha=0.35)
-        title += f", {len(chosen)} of {len(ice)} rows"
-    lines = []
+        said.append(_single_rows(ax, x, ice, joined, rows))
+    lines: list[Line2D] = []
     for k in range(mean.shape[1]):
         turn, colour = divmod(k, len(style.COLOURS))
         line = {"linewidth": 2.0, "linestyle": ("-", "--", ":", "-.")[turn % 4]}
@@ -74,11 +75,34 @@ def curve(
         ax.plot(x[joined], np.full(int(joined.sum()), 0.015), "|", **looks)
     if len(names) > 1:
         style.legend(ax, lines, names, "output")
-    ylabel = "prediction" if output is None else f"output {output}"
-    return style.finish(ax, xlabel=words.short(name, 60), ylabel=ylabel, title=title, grid="y")
+    if joined.any():
+        said.append("ticks: values that occur")
+    unnamed = len(found.values) - len(ax.get_xticks()) if points else 0
+    caption = wording.caption(f"n = {result.n}", *said, wording.unlabelled(unnamed, len(found.values), "values"))
+    ylabel = "mean prediction" if output is None else f"mean of output {output}"
+    return style.finish(
+        ax, xlabel=words.short(name, 60), ylabel=ylabel, title="Partial dependence", grid="y", caption=caption
+    )
 
 
-def _line(ax: Any, x: Floats, y: Floats, joined: Any, line: Any, dots: Any, **looks: Any) -> list[Any]:
+def _single_rows(ax: Axes, x: Floats, ice: Floats, joined: NDArray[np.bool_], rows: int) -> str:
+    """Grey curves of some rows, evenly spaced over all; of how many, in words."""
+    drawn = style.count(rows, len(ice), "rows")
+    chosen = np.unique(np.linspace(0, len(ice) - 1, drawn).round().astype(np.int64))
+    dots = {"linestyle": "none", "marker": ".", "markersize": 4}
+    _line(ax, x, ice[chosen].T, joined, {"linewidth": 0.6}, dots, color=style.GREY, alpha=0.35)
+    return f"grey: {len(chosen)} of {len(ice)} rows"
+
+
+def _line(
+    ax: Axes,
+    x: Floats,
+    y: Floats,
+    joined: NDArray[np.bool_],
+    line: dict[str, Any],
+    dots: dict[str, Any],
+    **looks: Any,
+) -> list[Line2D]:
     """A line through the values that are joined, dots at the others; the first of what was drawn."""
     drawn = [
         ax.plot(x[part], y[part], **form, **looks)[0] for part, form in ((joined, line), (~joined, dots)) if part.any()
@@ -125,16 +149,17 @@ def _outputs(found: Curve, output: int | None) -> tuple[Floats, Floats | None, l
     return mean, ice, names
 
 
-def _places(ax: Any, values: Floats, points: bool, words: Sequence[str] | None) -> Floats:
+def _places(ax: Axes, values: Floats, points: bool, words: Sequence[str] | None) -> Floats:
     """Where the values stand: categories side by side, numbers where they are, missing ones at the right."""
     if words is not None and (not points or len(words) != len(values)):
         raise ValueError(f"values= names {len(words)} points, but {len(values)} values are drawn as points={points}")
     if points:
         names = [f"{v:.4g}" if np.isfinite(v) else "missing" for v in values] if words is None else list(words)
-        shown = style.labels(names, 24)
-        # Names that are too wide for their places are turned.
+        shown = wording.labels(names, 24)
+        # Names that are too wide for their places are turned, and left out where turned ones would touch.
         slanted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if _crowded(ax, shown) else {}
-        ax.set_xticks(range(len(shown)), shown, **slanted)
+        step = math.ceil(len(shown) * _SLANTED / _across(ax)) if slanted else 1
+        ax.set_xticks(range(0, len(shown), step), shown[::step], **slanted)
         ax.set_xlim(-0.6, len(shown) - 0.4)
         return np.arange(len(values), dtype=np.float64)
     known = values[np.isfinite(values)]
@@ -146,6 +171,10 @@ def _places(ax: Any, values: Floats, points: bool, words: Sequence[str] | None) 
     return np.where(np.isnan(values), right, values)
 
 
-def _crowded(ax: Any, names: Sequence[str]) -> bool:
-    room = float(ax.figure.get_figwidth() * ax.get_position().width)
-    return math.fsum(0.078 * (len(name) + 2) for name in names) > room
+def _crowded(ax: Axes, names: Sequence[str]) -> bool:
+    return max(map(len, names)) * 0.085 + 0.1 > _across(ax) / len(names)
+
+
+def _across(ax: Axes) -> float:
+    """Inches of the Axes; those of a new figure leave less for words at the side."""
+    return float(ax.figure.get_figwidth() * ax.get_position().width)

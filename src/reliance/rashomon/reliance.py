@@ -19,7 +19,9 @@ from reliance._core.words import shown
 from reliance.data.passed import DataLike, FeaturesLike, ModelLike
 from reliance.data.rows import Rows, read
 from reliance.inference import identified
+from reliance.rashomon import reference as own_reliance
 from reliance.rashomon import results as class_results
+from reliance.rashomon.members import Members
 from reliance.rashomon.model_classes import FiniteClass
 from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
 from reliance.rashomon.results import ClassReliance
@@ -188,6 +190,7 @@ class Question:
     reference: Reference
     compare: str
     conditional: bool
+    anchor: Member | None  # the reference as a model, if it is one
 
     def ranges(self, bound: float) -> list[Range]:
         features = self.rows.features
@@ -218,7 +221,16 @@ class Question:
             confidence=confidence,
             outer=outer,
             members=members,
+            reference_reliance=self._reference_reliance(members),
         )
+
+    def _reference_reliance(self, members: Members | None) -> Floats | None:
+        """What the reference relies on, where that costs nothing."""
+        if members is not None:
+            return own_reliance.of_listed(members, self.reference_risk)
+        if self.anchor is None or self.conditional or self.model_class.loss != "squared_error":
+            return None
+        return own_reliance.of_linear(self.anchor, self.data, self.rows.features, self.compare)
 
 
 def _ask(
@@ -254,7 +266,8 @@ def _ask(
     rows = read(X, y, features=features, names=names)
     data = _class_data(rows, model_class, resolve_key(rng), settings.bytes)
     identified.warn(identified.constant_features(rows), rows.features)
-    risk = _reference_risk(model_class, data, reference)
+    against = _reference(model_class, data, reference)
+    anchor, risk = (against, against.risk) if isinstance(against, Member) else (None, against)
     if relative and risk < 0.0:
         raise ValueError(
             f"the reference's risk is {risk:g}: a share of a negative risk is no allowance; pass relative=False"
@@ -265,7 +278,18 @@ def _ask(
         )
     bound = (1.0 + float(epsilon)) * risk if relative else risk + float(epsilon)
     return Question(
-        model_class, rows, data, progress, risk, bound, float(epsilon), relative, reference, compare, conditional
+        model_class,
+        rows,
+        data,
+        progress,
+        risk,
+        bound,
+        float(epsilon),
+        relative,
+        reference,
+        compare,
+        conditional,
+        anchor,
     )
 
 
@@ -294,11 +318,12 @@ def _class_data(rows: Rows, model_class: ModelClass, key: int, memory: int) -> C
     return ClassData(arrays.as_floating(numbers), y, key, memory)
 
 
-def _reference_risk(model_class: ModelClass, data: ClassData, reference: Reference) -> float:
+def _reference(model_class: ModelClass, data: ClassData, reference: Reference) -> Member | float:
+    """The model that others are compared with; or the risk, checked, where that was given."""
     if reference is None:
-        return model_class.best(data).risk
+        return model_class.best(data)
     if not _is_number(reference):
-        return model_class.contains(data, reference).risk
+        return model_class.contains(data, reference)
     if not math.isfinite(reference):
         raise ValueError(
             f"reference={shown(reference)} is no risk: pass a finite number, a model of the class, or None"

@@ -38,6 +38,7 @@ _KEPT = {
     "confidence": files.Kept("number", optional=True),
     "outer": files.floats("p", "2", optional=True),
     "members": files.record("Members", optional=True),
+    "reference_reliance": files.floats("p", optional=True),
 }
 
 
@@ -71,6 +72,9 @@ class ClassReliance(Result):
         Bounds for new rows from the same source, at that level.
     members : Members or None
         Of a finite class: every model's risk and reliance.
+    reference_reliance : array (p,) or None
+        How much the reference itself relies on the features, where that costs no evaluation: models of a list, and
+        linear models under squared error.
     """
 
     names: tuple[str, ...]
@@ -93,6 +97,7 @@ class ClassReliance(Result):
     confidence: float | None = None
     outer: Floats | None = None
     members: Members | None = None
+    reference_reliance: Floats | None = None
 
     _kept = _KEPT
     _order = "achieved_upper"
@@ -116,10 +121,17 @@ class ClassReliance(Result):
             columns |= {"outer_lower": self.outer[:, 0], "outer_upper": self.outer[:, 1]}
         return export.frame(self.names, columns)
 
-    def plot(self, kind: str = "range", ax: object = None, **options: object) -> Axes:
-        """Draw "range" with matplotlib and return the Axes: bars of what good models achieve, the largest on top.
+    def plot(self, kind: str = "range", ax: Axes | None = None, **options: object) -> Axes:
+        """Draw with matplotlib and return the Axes.
 
-        Whiskers reach to what is certified; an arrow at the edge says that it is infinite. ``most=`` features at most.
+        Parameters
+        ----------
+        kind : {"range"}
+            Dumbbells between what good models achieve, the largest lower end on top. Whiskers reach to what is
+            certified; an arrow at the edge says that it is infinite. ``most=`` features at most; ``reference=`` draws a
+            model's reliance as a dot: an `Importance`, or values in the order of the features.
+        ax : matplotlib Axes, optional
+            Where; a new figure if not given.
         """
         axes: Axes = plots.draw(plots.RANGES, kind, self, ax, options)
         return axes
@@ -156,6 +168,7 @@ class Described(TypedDict):
     confidence: float | None
     outer: Floats | None
     members: Members | None
+    reference_reliance: Floats | None
 
 
 def from_ranges(names: Sequence[str], ranges: Sequence[Range], **fields: Unpack[Described]) -> ClassReliance:

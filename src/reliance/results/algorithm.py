@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from reliance._core.words import shown
 from reliance.results import export, files
 from reliance.results.base import Result
 from reliance.results.tested import TestResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 TARGETS = ("fitted models", "algorithm")
@@ -169,7 +172,7 @@ class AlgorithmReliance(Result):
         columns |= {"std_error": self.std_error, "p": p, "replaced_risk": self.replaced_risk}
         return export.frame(self.names, columns)
 
-    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw with matplotlib and return the Axes.
 
         Parameters

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance.results import export, files
 from reliance.results.records import KINDS, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,7 +38,7 @@ class Result(Record, ABC):
         """A pandas DataFrame."""
 
     @abstractmethod
-    def plot(self, kind: str, ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str, ax: Axes | Sequence[Axes] | None = None, **options: Any) -> Axes | NDArray[np.object_]:
         """Draw with matplotlib and return the Axes."""
 
     def ranked(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from reliance.results.importance import Importance
 from reliance.results.mapping import Results
 from reliance.results.records import Record
 from reliance.results.tested import TestResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 
@@ -85,7 +88,7 @@ class Delta(Result):
         statistic, p = inference.t_test(self.values, self.std_error, self.degrees_of_freedom, alternative, False)
         return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
 
-    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw "bar", the differences with intervals (``level=``, ``most=``), with matplotlib; returns the Axes."""
         return plots.draw(plots.DELTA, kind, self, ax, options)
 
@@ -164,8 +167,17 @@ class RelativeImportance(Results[Importance]):
             )
         return Delta(a.names, difference, np.sqrt(variance), np.broadcast_to(df, difference.shape))
 
-    def plot(self, kind: str | None = "bar", ax: Any = None, **options: Any) -> Any:
-        """Draw "bar", a bar for each feature and set (``level=``, ``most=``), with matplotlib; returns the Axes."""
+    def plot(self, kind: str | None = "bar", ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw with matplotlib and return the Axes.
+
+        Parameters
+        ----------
+        kind : {"bar"}
+            A bar for each feature and set, with intervals (``level=``, ``most=``): grouped ``by="feature"`` or
+            ``by="set"``, with other values of the same as diamonds (``marks={"analytic": array (sets, features)}``).
+        ax : matplotlib Axes, optional
+            Where; a new figure if not given.
+        """
         return plots.draw(plots.SETS, kind, self, ax, options)
 
 

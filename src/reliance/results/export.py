@@ -60,16 +60,20 @@ def by_feature(
     forms: Sequence[str] | None = None,
     rest: str = "to_frame() has all",
 ) -> Table:
-    """One row per feature, or of many those that are largest by some numbers; what is not known comes last."""
+    """One row per feature, or of many those that are largest by some numbers; what is not known comes last.
+
+    Names are told apart among all of them, as in figures: a feature has the same label in both.
+    """
     chosen, closing = np.arange(len(names)), ""
     if len(chosen) > _SHOWN:
         chosen = np.argsort(-np.asarray(by), kind="stable")[:_SHOWN]
         closing = f"the {_SHOWN} largest of {len(names)} {name}s; {rest}"
     forms = forms or ["#.4g"] * len(columns)
     places = [int(k) for k in chosen]
+    labels = told_apart(names)
     cells = [
-        [label, *(number(float(c[k]), form) for c, form in zip(columns.values(), forms, strict=True))]
-        for k, label in zip(places, told_apart([names[k] for k in places]), strict=True)
+        [labels[k], *(number(float(c[k]), form) for c, form in zip(columns.values(), forms, strict=True))]
+        for k in places
     ]
     return Table(title, [name, *columns], cells, closing)
 

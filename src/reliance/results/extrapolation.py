@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from reliance import plots
 from reliance.results import export, files
 from reliance.results.base import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +74,7 @@ class Extrapolation(Result):
             return {"auc": self.values}
         return {"distance_ratio": self.values, "outside": self.outside}
 
-    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw "bar" with matplotlib, a line at the limit (``most=`` features at most); returns the Axes."""
         return plots.draw(plots.EXTRAPOLATION, kind, self, ax, options)
 

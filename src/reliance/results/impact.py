@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from reliance import plots
 from reliance.results import export, files
 from reliance.results.base import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 _KEPT = {
@@ -72,7 +75,7 @@ class Impact(Result):
         columns |= {"evaluations": self.evaluations, "route": list(self.routes)}
         return export.frame(self.names, columns)
 
-    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the result with matplotlib and return the Axes.
 
         Parameters

@@ -6,20 +6,21 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference, plots
 from reliance._core.checks import warn
-from reliance._core.words import shown
-from reliance.inference import freedom
 from reliance.inference.summary import Summary
-from reliance.results import export, files
+from reliance.results import export, files, judging
 from reliance.results.base import Result
 from reliance.results.curves import Curve
 from reliance.results.tested import TestResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 FORMULATIONS = ("population", "fixed-data", "random-variable")
@@ -46,7 +47,6 @@ _KEPT = {
     "unit_values": files.floats("p", "m", optional=True),
     "tree_values": files.floats("p", "B", optional=True),
 }
-_TESTED = ("compare", "units", "draws_per_row", "values", "std_error", "row_error", "draws", "key")
 # Simulated at n = 200, squared error, 95%: lognormal(0.5), (0.75) and (1) features have a gamma of 0.3, 0.5 and 0.6 and
 # all pairs covered 0.94, 0.93 and 0.90. A limit on gamma, not on the skewness: it is gamma that shrinks with the rows.
 _SKEWED = 0.3
@@ -174,7 +174,7 @@ class Importance(Result):
                 )
             return found
         if formulation == "random-variable":
-            self._check("the random-variable interval", self.random_variable_error)
+            judging.check_error(self, "the random-variable interval", self.random_variable_error)
             return inference.interval(self.values, self.random_variable_error, self.n * self.draws_per_row - 1, level)
         if np.isnan(self.fixed_data_error).all():
             raise ValueError(
@@ -185,7 +185,7 @@ class Importance(Result):
 
     def _interval(self, level: float) -> Floats:
         """The population interval, without a word about what it rests on: tables and figures repeat no warning."""
-        self._check("the population interval", self.std_error)
+        judging.check_error(self, "the population interval", self.std_error)
         gamma, ratio, df = self.skewness, self.compare == "ratio", self.degrees_of_freedom
         return inference.interval(self.values, self.std_error, df, level, gamma=gamma, ratio=ratio)
 
@@ -206,33 +206,7 @@ class Importance(Result):
         adjust : {"holm", "bh", "none"}
             For testing several features at once.
         """
-        inference.check_known(method, inference.METHODS, "method")
-        if method == "t":
-            self._check("method='t'", self.std_error)
-        if method == "paired":
-            self._check("method='paired'", self.row_error)
-        adjusted = inference.adjust(np.ones(len(self.names)), adjust)  # a wrong name is an error before the work
-        known = self._known()
-        if known.any() and not known.all():
-            some = self._taken(np.flatnonzero(known)).test(alternative, method, adjust)
-            found = np.full((3, len(known)), math.nan)
-            found[:, known] = some.statistic, some.p_value, some.p_adjusted
-            return TestResult(self.names, found[0], found[1], found[2], method, alternative, adjust)
-        statistic, p_value = inference.test(
-            method,
-            alternative,
-            **{name: getattr(self, name) for name in _TESTED},
-            df=self.degrees_of_freedom,
-            rows=self.row_values if self.unit_values is None else self.unit_values,
-            family=1 if adjust == "none" else len(self.names),
-        )
-        adjusted = inference.adjust(p_value, adjust)
-        return TestResult(self.names, statistic, p_value, adjusted, method, alternative, adjust)
-
-    def _known(self) -> NDArray[np.bool_]:
-        """The features that can be tested: those that are not identified have no value, or alone no error."""
-        no_error = np.isnan(self.std_error)
-        return ~(np.isnan(self.values) | (no_error & (not no_error.all())))
+        return judging.tested(self, alternative, method, adjust)
 
     def _skewed(self) -> list[str]:
         """The features whose population interval may cover less than its level."""
@@ -248,21 +222,6 @@ class Importance(Result):
         warn("z-scores over trees grow with the number of trees and test nothing about the data: use test()")
         error = np.std(self.tree_values, axis=1, ddof=1) / math.sqrt(self.tree_values.shape[1])
         return np.asarray(np.divide(self.values, error, out=np.zeros_like(error), where=error > 0.0))
-
-    def _check(self, what: str, error: Floats) -> None:
-        """Say why there is no such error."""
-        if not np.isnan(error).all():
-            return
-        if self.n < 3 or self.units < 2:
-            raise ValueError(f"{what} needs more rows than n={self.n}: give at least 4")
-        if not self.degrees_of_freedom.any():
-            raise ValueError(f"{what} of loss={shown(self.loss)} {freedom.TOO_FEW}, or use formulation='fixed-data'")
-        if np.all(self.values == inference.null_value(self.compare)):
-            return  # features that are constant in X: not known, as was said
-        raise ValueError(
-            f"{what} needs losses of single rows, which loss={shown(self.loss)} does not have: use "
-            "interval(formulation='fixed-data'), or give the metric its influence function, rl.Metric(value, influence)"
-        )
 
     # -----------------------------------------------------------------------------------------------------------------
     # scikit-learn's names
@@ -293,15 +252,19 @@ class Importance(Result):
         columns |= {name: getattr(self, name) for name in ("replaced_risk", "monte_carlo_share", "evaluations")}
         return export.frame(self.names, {**columns, "route": list(self.routes)})
 
-    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the result with matplotlib and return the Axes.
 
         Parameters
         ----------
-        kind : {"bar", "box", "violin", "curve"}
-            Values with population intervals (``level=``, ``most=`` features); the spread over draws (``most=``); the
-            partial dependence of one ``feature=``, if kept (``output=``, ``points=``, ``values=``, ``rows=``).
+        kind : {"bar", "box", "violin", "curve", "beeswarm", "image"}
+            "bar": values with population intervals (``level=``, ``most=`` features). "box", "violin": the spread over
+            draws (``most=``). "curve": the partial dependence of one ``feature=``, if kept (``output=``, ``points=``,
+            ``values=``, ``rows=``). "beeswarm": a point for each row, if kept, coloured by the feature's value if
+            ``X=``, the rows that were measured, is given (``names=`` of its columns, ``most=``). "image": pixels
+            (``shape=(height, width)``, ``names=``) or the groups of a ``mask=`` as a picture.
         ax : matplotlib Axes, optional
+            Where; a new figure if not given.
         """
         return plots.draw(plots.IMPORTANCE, kind, self, ax, options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from reliance._core.words import shown
 from reliance.results import export, files
 from reliance.results.base import Result
 from reliance.results.tested import TestResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 _BY_PAIR = ("values", "joint", "first", "second", "std_error", "skewness", "degrees_of_freedom")
@@ -103,7 +106,7 @@ class Interactions(Result):
         columns |= {name: getattr(self, name) for name in ("std_error", "joint", "first", "second")}
         return export.frame(self.names, columns, "pair")
 
-    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw "bar", the largest of either sign with intervals (``level=``, ``most=``); returns the Axes."""
         return plots.draw(plots.INTERACTIONS, kind, self, ax, options)
 

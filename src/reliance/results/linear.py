@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from reliance import plots
 from reliance.results import export, files
 from reliance.results.base import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 _BY_FEATURE = ("coefficients", "by_range", "by_deviation")
@@ -59,7 +62,7 @@ class LinearImportance(Result):
         """A pandas DataFrame, one row per feature."""
         return export.frame(self.names, {"value": self.values, **{name: getattr(self, name) for name in _BY_FEATURE}})
 
-    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw "bar", the coefficients on their scale, signed (``most=``), with matplotlib; returns the Axes."""
         return plots.draw(plots.LINEAR, kind, self, ax, options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from reliance import inference, plots
 from reliance._core.words import shown
 from reliance.results import export, files
 from reliance.results.base import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 _SHOWN = 10
@@ -67,6 +70,11 @@ class LocalImportance(Result):
         "evaluations": files.counts("p"),
     }
 
+    @property
+    def contributes(self) -> bool:
+        """Whether the values are contributions to predictions, and not changes of a loss."""
+        return self.quantity == "prediction"
+
     def _sizes(self) -> Floats:
         return np.asarray(np.mean(np.abs(self.values), axis=0))
 
@@ -78,7 +86,7 @@ class LocalImportance(Result):
         return np.stack([self.values - quantile * self.std_error, self.values + quantile * self.std_error], axis=2)
 
     def to_frame(self, level: float = 0.95) -> Any:
-        """A pandas DataFrame with a line for each row and feature."""
+        """A pandas DataFrame, one row per row of X and feature."""
         pd = export.pandas()
         unknown = np.full((*self.values.shape, 2), np.nan)
         bounds = unknown if np.isnan(self.std_error).all() else self.interval(level)
@@ -87,20 +95,33 @@ class LocalImportance(Result):
         columns["std_error"] = self.std_error
         return pd.DataFrame({name: column.reshape(-1) for name, column in columns.items()}, index=index)
 
-    def plot(self, kind: str = "heat", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "heat", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw with matplotlib and return the Axes.
 
         Parameters
         ----------
-        kind : {"heat", "waterfall"}
-            A map of all rows (at most ``rows=``, ``most=`` features), or the values of one ``row=`` (``most=``).
+        kind : {"heat", "waterfall", "bar", "beeswarm", "image"}
+            "heat": a map of all rows (at most ``rows=``) and features (at most ``most=``). "waterfall": from the mean
+            prediction to that of one ``row=``, with the values of features if ``X=`` is given (``most=``, ``names=``,
+            ``start=``). "bar": the values of one ``row=`` with intervals over draws (``level=``, ``most=``).
+            "beeswarm": a point for each row, coloured by the feature's value if ``X=`` is given (``most=``,
+            ``names=``). "image": one ``row=`` as a picture (``shape=`` or ``mask=``, ``names=``).
         ax : matplotlib Axes, optional
             Where; a new figure if not given.
+
+        Notes
+        -----
+        ``X`` is what was measured, an array or a table; ``names`` are those of its columns, if they were given to the
+        method.
         """
         return plots.draw(plots.LOCAL, kind, self, ax, options)
 
-    def position(self, row: int) -> int:
-        """Where a row of X stands in the result."""
+    def position(self, row: int | None) -> int:
+        """Where a row of X stands in the result; None if there is one row only."""
+        if row is None:
+            if len(self.rows) > 1:
+                raise ValueError(f"this is a figure of one row and the result has {len(self.rows)}: pass row=")
+            return 0
         found = np.flatnonzero(self.rows == row)
         if not found.size:
             raise ValueError(
@@ -109,17 +130,14 @@ class LocalImportance(Result):
         return int(found[0])
 
     def _table(self) -> export.Table:
-        what = (
-            "contributions to the prediction"
-            if self.quantity == "prediction"
-            else f"change of {export.short(self.quantity)}"
-        )
+        what = "contributions to the prediction" if self.contributes else f"change of {export.short(self.quantity)}"
         shown = np.argsort(-self._sizes(), kind="stable")[:_SHOWN]
         cells = [
             [str(row), *map(export.number, (self.base[i], *self.values[i, shown]))]
             for i, row in enumerate(self.rows[:_SHOWN].tolist())
         ]
-        header = ["row", export.short(self.quantity, 20), *export.told_apart([self.names[j] for j in shown], 20)]
+        labels = export.told_apart(self.names, 20)
+        header = ["row", export.short(self.quantity, 20), *(labels[j] for j in shown)]
         m, p = self.values.shape
         closing = "" if max(m, p) <= _SHOWN else f"a part of {m} rows and {p} features; to_frame() has all"
         return export.Table(f"local_importance: {what}, {self.draws_per_row} draws", header, cells, closing)

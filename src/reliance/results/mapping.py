@@ -5,15 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import plots
-from reliance._core.words import listed, short, shown
+from reliance._core.words import listed, shown, told_apart
 from reliance.results import export, files
 from reliance.results.base import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
 
 R = TypeVar("R", bound=Result, covariant=True)
 One = TypeVar("One", bound=Result)
@@ -77,22 +82,34 @@ class Results(Result, Mapping[str, R]):
         within = next(iter(frames.values())).index.names
         return pd.concat(frames, names=[self.by, *within])
 
-    def plot(self, kind: str | None = None, ax: Any = None, **options: Any) -> Any:
-        """Draw the entries side by side with matplotlib and return their Axes, an array.
+    def plot(
+        self, kind: str | None = None, ax: Axes | Sequence[Axes] | None = None, **options: Any
+    ) -> Axes | NDArray[np.object_]:
+        """Draw the entries in one figure with matplotlib.
+
+        Importances of the same features are comparable. Of several losses, each has a scale of its own: Axes side by
+        side with the features in the same places. Of several models or given sets under one loss: one Axes with a group
+        of bars for each feature. Other entries and kinds are drawn side by side.
 
         Parameters
         ----------
-        kind, options
+        kind : str, optional
             As in the entries; by default what they draw by default.
-        ax : sequence of matplotlib Axes, optional
-            One for each entry; a new figure if not given.
+        ax : matplotlib Axes or a sequence of them, optional
+            One for each entry where they are side by side; a new figure if not given.
+        options
+            As in the entries: ``level=``, ``most=`` for bars.
+
+        Returns
+        -------
+        matplotlib Axes, or an array with one for each entry
         """
-        return plots.side_by_side(self.entries, {} if kind is None else {"kind": kind}, ax, options)
+        return plots.together(self.entries, self.by, kind, ax, options)
 
     def _blocks(self) -> list[tuple[str, Result]]:
         """What stands above each entry that is printed."""
-        few = list(self.entries.items())[:_SHOWN]
-        return [(f"{self.by} {short(name) or '(nothing)'}:", one) for name, one in few]
+        labels = zip(told_apart(list(self.entries)), self.entries.values(), strict=True)
+        return [(f"{self.by} {name or '(nothing)'}:", one) for name, one in list(labels)[:_SHOWN]]
 
     def _more(self) -> str:
         more = len(self.entries) - _SHOWN
@@ -100,7 +117,8 @@ class Results(Result, Mapping[str, R]):
 
     def _table(self) -> export.Table:
         """Of what there is; the entries have tables of their own."""
-        cells = [[short(name) or "(nothing)", type(one).__name__] for name, one in self.entries.items()]
+        labels = zip(told_apart(list(self.entries)), self.entries.values(), strict=True)
+        cells = [[name or "(nothing)", type(one).__name__] for name, one in labels]
         return export.Table(f"{len(self)} results", [self.by, "result"], cells)
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from reliance._core.words import shown
 from reliance.results import export, files
 from reliance.results.base import Result
 from reliance.results.tested import TestResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 FITS = ("normal", "lognormal", "gamma")
@@ -125,7 +128,7 @@ class NullImportance(Result):
         columns |= {"p": test.p_value, "p_bh": test.p_adjusted}
         return export.frame(self.names, columns)
 
-    def plot(self, kind: str = "range", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "range", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the values as points over their null distributions, with matplotlib, and return the Axes.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from reliance.results import export, files
 from reliance.results.base import Result
 from reliance.results.importance import Importance
 from reliance.results.tested import TestResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 
@@ -84,7 +87,7 @@ class SplitComparison(Result):
             columns |= {name: result.values, f"{name}_lower": lower, f"{name}_upper": upper}
         return export.frame(self.names, columns)
 
-    def plot(self, kind: str = "box", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "box", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw with matplotlib and return the Axes.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from reliance import plots
 from reliance.results import export, files
 from reliance.results.base import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 
@@ -42,7 +45,7 @@ class TestResult(Result):
         columns = {"statistic": self.statistic, "p": self.p_value, "p_adjusted": self.p_adjusted}
         return export.frame(self.names, columns)
 
-    def plot(self, kind: str = "bar", ax: Any = None, **options: Any) -> Any:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
         """Draw "bar", the adjusted p-values, smallest on top (``alpha=`` a line, ``most=``); returns the Axes."""
         return plots.draw(plots.TESTS, kind, self, ax, options)
 
