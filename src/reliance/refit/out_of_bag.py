@@ -174,8 +174,7 @@ def _check_host(X: object, forest: object) -> None:
 
 def _rows(problem: Problem, forest: object) -> HostArray:
     numbers = problem.rows.numbers(f"forest={name_of(forest)}")
-    rows: HostArray = np.reshape(numbers, (problem.n, *problem.store.shape))
-    return rows
+    return np.reshape(arrays.to_host(numbers), (problem.n, *problem.store.shape))
 
 
 def _table(bag: Bag, X: Array) -> HostArray:
