@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array
 from reliance._core.progress import Progress
 from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import shown
+from reliance.data.passed import DataLike, FeaturesLike, LossLike, ModelLike
 from reliance.engine import known_models
 from reliance.engine.evaluation import Evaluation, evaluating
 from reliance.engine.executors import Base
@@ -34,15 +34,15 @@ Floats = NDArray[np.float64]
 
 
 def local_importance(
-    model: Any,
-    X: Array,
-    y: Array | None = None,
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
     rows: Sequence[int] | None = None,
     draws: str | int | Draws = "all",
-    loss: Any = None,
+    loss: LossLike | None = None,
     center: bool = True,
-    features: Any = None,
+    features: FeaturesLike = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -184,7 +184,7 @@ def _check_loss(problem: Problem) -> None:
         )
 
 
-def _checked_rows(rows: Any, n: int) -> Indices:
+def _checked_rows(rows: object, n: int) -> Indices:
     host = arrays.to_host(rows) if arrays.is_array(rows) else np.asarray(rows)
     if host.ndim != 1 or host.size == 0 or host.dtype.kind not in "iu":
         raise ValueError(f"rows={shown(rows)}: pass a list of row numbers, such as rows=[0, 5]")

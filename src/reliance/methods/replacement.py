@@ -3,35 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack, overload
 
 from reliance import plans
-from reliance._core.arrays import Array
 from reliance._core.checks import check_choice, check_draws
 from reliance._core.progress import Progress
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
+from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, ModelLike
 from reliance.engine.problems import CURVES, prepare
 from reliance.exact import routes
 from reliance.methods.adaptive import Until, measure_until
 from reliance.methods.drawing import DEFAULT, Draws, drawn, growing
 from reliance.methods.measuring import measure, reliance_plan
+from reliance.methods.signatures import Measuring
 from reliance.plans import Plan
 from reliance.plans.protocol import checked, is_plan
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results
 
 
+@overload
 def ablation_importance(
-    model: Any,
-    X: Array,
-    y: Array | None = None,
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
     draws: int | Until = 10,
-    loss: Any = None,
+    loss: LossLike | None = None,
+    **options: Unpack[Measuring],
+) -> Importance: ...
+@overload
+def ablation_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    draws: int | Until = 10,
+    loss: LossesLike,
+    **options: Unpack[Measuring],
+) -> Results[Importance]: ...
+def ablation_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    draws: int | Until = 10,
+    loss: LossLike | LossesLike | None = None,
     compare: str = "difference",
-    features: Any = None,
-    weights: Array | None = None,
+    features: FeaturesLike = None,
+    weights: DataLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -117,16 +138,36 @@ def ablation_importance(
     return measure(problem, plan(check_draws(draws)), compare, "ablation_importance", progress)
 
 
+@overload
 def permutation_importance(
-    model: Any,
-    X: Array,
-    y: Array | None = None,
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
     draws: int | Draws | Until | Plan = DEFAULT,
-    loss: Any = None,
+    loss: LossLike | None = None,
+    **options: Unpack[Measuring],
+) -> Importance: ...
+@overload
+def permutation_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    draws: int | Draws | Until | Plan = DEFAULT,
+    loss: LossesLike,
+    **options: Unpack[Measuring],
+) -> Results[Importance]: ...
+def permutation_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    draws: int | Draws | Until | Plan = DEFAULT,
+    loss: LossLike | LossesLike | None = None,
     compare: str = "difference",
-    features: Any = None,
-    weights: Array | None = None,
+    features: FeaturesLike = None,
+    weights: DataLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -184,17 +225,39 @@ def permutation_importance(
     return measure(problem, plan, compare, "permutation_importance", progress)
 
 
+@overload
 def model_reliance(
-    model: Any,
-    X: Array,
-    y: Array | None = None,
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
     pairs: str | int | Draws = "all",
-    loss: Any = None,
+    route: str = "auto",
+    loss: LossLike | None = None,
+    **options: Unpack[Measuring],
+) -> Importance: ...
+@overload
+def model_reliance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    pairs: str | int | Draws = "all",
+    route: str = "auto",
+    loss: LossesLike,
+    **options: Unpack[Measuring],
+) -> Results[Importance]: ...
+def model_reliance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    pairs: str | int | Draws = "all",
+    loss: LossLike | LossesLike | None = None,
     compare: str = "ratio",
     route: str = "auto",
-    features: Any = None,
-    weights: Array | None = None,
+    features: FeaturesLike = None,
+    weights: DataLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,

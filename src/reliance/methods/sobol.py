@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference
 from reliance._core import arrays
-from reliance._core.arrays import Array
 from reliance._core.checks import check_choice
 from reliance._core.progress import Progress, Reporter
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
+from reliance.data.passed import DataLike, FeaturesLike, ModelLike
 from reliance.engine.evaluation import evaluating
 from reliance.engine.executors import Base
 from reliance.engine.problems import Problem, prepare
@@ -39,12 +38,12 @@ FORMS = ("independent", "product")
 
 
 def sobol_total(
-    model: Any,
-    X: Array,
+    model: ModelLike,
+    X: DataLike,
     *,
     pairs: str | int = "all",
     form: str = "independent",
-    features: Any = None,
+    features: FeaturesLike = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -119,11 +118,11 @@ def sobol_total(
 
 
 def sobol_first(
-    model: Any,
-    X: Array,
+    model: ModelLike,
+    X: DataLike,
     *,
     form: str = "independent",
-    features: Any = None,
+    features: FeaturesLike = None,
     run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,

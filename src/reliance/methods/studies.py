@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference, plans
 from reliance._core import arrays
-from reliance._core.arrays import Array
 from reliance._core.checks import warn
+from reliance._core.kinds import Array
 from reliance._core.streams import Indices
 from reliance._core.words import listed, shown
 from reliance.data.features import Feature
 from reliance.engine.evaluation import Evaluation
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
-from reliance.engine.stores import ArrayStore, Scrambled, Thresholded, Values
+from reliance.engine.stores import ArrayStore, Scrambled, Store, Thresholded, Values
 from reliance.inference import corrections, identified
 from reliance.inference.corrections import DERIVATIVE_DRAWS, Effect
 from reliance.inference.freedom import FEWEST, JACKKNIFE_GROUPS, Support, supports
@@ -31,7 +31,7 @@ from reliance.results import importance as results
 from reliance.results.comparisons import Influence, jackknife_spread
 from reliance.results.importance import Importance
 from reliance.samplers import sampled_plans
-from reliance.samplers.draws import DonorDraws, Residuals, Sampler, ValueDraws
+from reliance.samplers.draws import DonorDraws, Draws, Residuals, Sampler, ValueDraws
 from reliance.samplers.misfit import Check, Misfit
 from reliance.samplers.scrambling import Thresholds
 from reliance.samplers.variables import Variables
@@ -122,11 +122,13 @@ def _count(plan: Plan) -> int:
     return plan.n * plan.columns
 
 
-def _route(sampler: Any) -> str:
+def _route(sampler: Sampler) -> str:
     return type(sampler).__name__.lower()
 
 
-def _replacement(problem: Problem, parts: Any, plan: Plan, feature: Feature, ids: Indices | None) -> tuple[Any, Plan]:
+def _replacement(
+    problem: Problem, parts: Draws, plan: Plan, feature: Feature, ids: Indices | None
+) -> tuple[Store, Plan]:
     """The store and the plan of a fitted sampler; ``ids`` are the rows' numbers where they are a part of more."""
     flat, shape = problem.flat, problem.store.shape
     floating = arrays.as_floating(flat)  # a mean plus a residual is no integer
@@ -148,7 +150,7 @@ def _replacement(problem: Problem, parts: Any, plan: Plan, feature: Feature, ids
     )
 
 
-def _report_alone(parts: Any, feature: Feature) -> None:
+def _report_alone(parts: Draws, feature: Feature) -> None:
     if isinstance(parts, DonorDraws) and len(parts.alone):
         warn(
             f"feature {shown(feature.name)}: {len(parts.alone)} rows are alone in their stratum and keep their own "
@@ -156,7 +158,7 @@ def _report_alone(parts: Any, feature: Feature) -> None:
         )
 
 
-def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, int]:
+def _effect(study: Study, parts: Draws, feature: Feature) -> tuple[Effect | None, int]:
     """The sampler's own error where it is known without refitting, and the evaluations that it took."""
     evaluation, plan = study.evaluation, study.plan
     n = evaluation.problem.n
@@ -179,7 +181,9 @@ def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, 
     return None, 0
 
 
-def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: Any, plan: Plan) -> tuple[Floats, int]:
+def _replicates(
+    study: Study, feature: Feature, given: tuple[int, ...], parts: Draws | None, plan: Plan
+) -> tuple[Floats, int]:
     """``(J, L)``: the estimates without each group of rows, the sampler fitted without it; and the evaluations.
 
     Draws stay what they are. Where a plan names the donors, the deleted rows are taken away from the sums, as rows and
@@ -192,7 +196,7 @@ def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: A
     study.evaluation.advance.expect(rows * study.plan.columns)
     for kept, gone in groups:
         matrix = problem.xp.take(study.variables.matrix, _index(problem, kept), axis=0)
-        refit: Any = None
+        refit: Draws | None = None
         if given:
             fitted_on = matrix if study.training is None else study.training
             # A sampler may hold something of each evaluated row, such as given strata.
@@ -207,6 +211,7 @@ def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: A
             found.append(_estimates(evaluation, moments, plan.part(feature), study.compare, gone))
             count += _count(plan)
         else:
+            assert refit is not None  # what draws by itself draws given something
             evaluation = study.evaluation.some_rows(kept)
             store, own = _replacement(evaluation.problem, refit, study.plan, feature, kept)
             moments = evaluation.moments(store, own, feature)
@@ -215,7 +220,7 @@ def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: A
     return np.asarray(found), count
 
 
-def _merged(parts: Any, refit: Any, kept: Indices, gone: Indices) -> Any:
+def _merged(parts: Draws | None, refit: Draws, kept: Indices, gone: Indices) -> Draws:
     """What a refitted sampler says of the rows that are left, and the first fit of the others, which do not count."""
     order = np.argsort(np.concatenate([kept, gone]))
 
@@ -224,15 +229,15 @@ def _merged(parts: Any, refit: Any, kept: Indices, gone: Indices) -> Any:
         index, back = (arrays.from_host(i, xp, dev, arrays.index_dtype(xp)) for i in (gone, order))
         return xp.take(xp.concat([new, xp.take(old, index, axis=0)]), back, axis=0)
 
-    if type(refit) is not type(parts):
-        raise ValueError(
-            "without a group of rows the sampler draws in another way, so its error is not known: a column that a "
-            "classifier predicts needs more rows of each of its two values"
-        )
-    if isinstance(parts, Residuals):
+    if isinstance(parts, Residuals) and isinstance(refit, Residuals):
         return Residuals(merge(refit.mean, parts.mean), merge(refit.residual, parts.residual))
-    cut, latent = merge(refit.cut, parts.cut), merge(refit.latent, parts.latent)
-    return Thresholds(cut, latent, parts.low, parts.high)
+    if isinstance(parts, Thresholds) and isinstance(refit, Thresholds):
+        cut, latent = merge(refit.cut, parts.cut), merge(refit.latent, parts.latent)
+        return Thresholds(cut, latent, parts.low, parts.high)
+    raise ValueError(
+        "without a group of rows the sampler draws in another way, so its error is not known: a column that a "
+        "classifier predicts needs more rows of each of its two values"
+    )
 
 
 def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...]) -> tuple[Floats, int]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
 from reliance._core.checks import check_choice, warn
 from reliance._core.progress import Progress, check_progress, reporting
 from reliance._core.run import Run, without_workers
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import shown
+from reliance.data.passed import DataLike, FeaturesLike, ModelLike
 from reliance.data.rows import Rows, read
 from reliance.inference import identified
 from reliance.rashomon import reference as own_reliance
@@ -27,19 +27,21 @@ from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
 from reliance.rashomon.results import ClassReliance
 
 Floats = NDArray[np.float64]
+# A model of the class, or its name in a list of models, or a risk.
+Reference: TypeAlias = ModelLike | str | float | None
 _COMPARE = ("ratio", "difference")
 
 
 def model_class_reliance(
     model_class: ModelClass,
-    X: Array,
-    y: Array,
+    X: DataLike,
+    y: DataLike,
     *,
     epsilon: float,
     relative: bool = True,
-    reference: Any = None,
+    reference: Reference = None,
     compare: str = "ratio",
-    features: Any = None,
+    features: FeaturesLike = None,
     names: Sequence[str] | None = None,
     rng: RandomState = None,
     run: Run | None = None,
@@ -118,14 +120,14 @@ def model_class_reliance(
 
 def conditional_model_class_reliance(
     model_class: ModelClass,
-    X: Array,
-    y: Array,
+    X: DataLike,
+    y: DataLike,
     *,
     epsilon: float,
     relative: bool = True,
-    reference: Any = None,
+    reference: Reference = None,
     compare: str = "ratio",
-    features: Any = None,
+    features: FeaturesLike = None,
     names: Sequence[str] | None = None,
     rng: RandomState = None,
     run: Run | None = None,
@@ -185,7 +187,7 @@ class Question:
     bound: float
     epsilon: float
     relative: bool
-    reference: Any
+    reference: Reference
     compare: str
     conditional: bool
     anchor: Member | None  # the reference as a model, if it is one
@@ -233,13 +235,13 @@ class Question:
 
 def _ask(
     model_class: ModelClass,
-    X: Any,
-    y: Any,
+    X: object,
+    y: object,
     epsilon: float,
     relative: bool,
-    reference: Any,
+    reference: Reference,
     compare: str,
-    features: Any,
+    features: FeaturesLike,
     names: Sequence[str] | None,
     rng: RandomState,
     run: Run | None,
@@ -264,8 +266,8 @@ def _ask(
     rows = read(X, y, features=features, names=names)
     data = _class_data(rows, model_class, resolve_key(rng), settings.bytes)
     identified.warn(identified.constant_features(rows), rows.features)
-    anchor = _reference(model_class, data, reference)
-    risk = float(reference) if anchor is None else anchor.risk
+    against = _reference(model_class, data, reference)
+    anchor, risk = (against, against.risk) if isinstance(against, Member) else (None, against)
     if relative and risk < 0.0:
         raise ValueError(
             f"the reference's risk is {risk:g}: a share of a negative risk is no allowance; pass relative=False"
@@ -291,7 +293,7 @@ def _ask(
     )
 
 
-def _is_number(x: Any) -> bool:
+def _is_number(x: object) -> TypeGuard[float]:
     return isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool)
 
 
@@ -316,8 +318,8 @@ def _class_data(rows: Rows, model_class: ModelClass, key: int, memory: int) -> C
     return ClassData(arrays.as_floating(numbers), y, key, memory)
 
 
-def _reference(model_class: ModelClass, data: ClassData, reference: Any) -> Member | None:
-    """The model that others are compared with; None where a risk was given, which is checked."""
+def _reference(model_class: ModelClass, data: ClassData, reference: Reference) -> Member | float:
+    """The model that others are compared with; or the risk, checked, where that was given."""
     if reference is None:
         return model_class.best(data)
     if not _is_number(reference):
@@ -332,14 +334,14 @@ def _reference(model_class: ModelClass, data: ClassData, reference: Any) -> Memb
             f"reference={shown(reference)} is a risk below {best.risk:g}, that of the best model found in the class: "
             "no model is that good, the Rashomon set is empty"
         )
-    return None
+    return float(reference)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Finite samples
 
 
-def _check_confidence(confidence: float | None, loss_bound: float | None, reference: Any) -> None:
+def _check_confidence(confidence: float | None, loss_bound: float | None, reference: Reference) -> None:
     if confidence is None:
         if loss_bound is not None:
             raise ValueError(f"loss_bound={shown(loss_bound)} is used with confidence= only: pass both, or neither")
