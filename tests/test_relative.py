@@ -717,4 +717,4 @@ def test_a_row_alone_in_its_stratum_is_announced():
 def test_draws_beyond_the_shifts_are_announced():
     X, y = correlated(8)
     with pytest.warns(UserWarning, match="draws=20 is more than the 7 shifts"):
-        relative(X, y, given=[1], draws=20)
+        relative(X, y, given=[1], draws=SHIFTS(20))

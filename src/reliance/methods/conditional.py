@@ -11,6 +11,7 @@ import numpy as np
 from reliance._core.checks import check_choice
 from reliance._core.kinds import Array
 from reliance._core.progress import Progress
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
@@ -116,6 +117,7 @@ def relative_importance(
     loss: LossesLike,
     **options: Unpack[Measuring],
 ) -> Results[Importance] | Results[RelativeImportance]: ...
+@public
 def relative_importance(
     model: ModelLike,
     X: DataLike,
@@ -142,8 +144,6 @@ def relative_importance(
 
     Parameters
     ----------
-    model, X, y, loss, compare, features, weights, rng, run, progress, names, keep
-        As in `ablation_importance`.
     given : list, "rest", mapping or Given
         G: names or indices of features; ``[]`` for none; ``"rest"`` for all other features. A mapping of names to such
         sets measures all of them with the same rows and random numbers. ``rl.Given(G, context=..., sampler=...,
@@ -237,6 +237,7 @@ def conditional_model_reliance(
     loss: LossesLike,
     **options: Unpack[Measuring],
 ) -> Results[Importance]: ...
+@public
 def conditional_model_reliance(
     model: ModelLike,
     X: DataLike,
@@ -264,8 +265,6 @@ def conditional_model_reliance(
 
     Parameters
     ----------
-    model, X, y, loss, features, weights, rng, run, progress, names, keep
-        As in `ablation_importance`.
     sampler : samplers.Scrambler
         By what the other columns predict a feature, ``rl.samplers.Scrambler(regressor="kernel_ridge")`` for instance.
         The default is least squares on the same rows, the course notes' definition.

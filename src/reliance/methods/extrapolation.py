@@ -12,6 +12,7 @@ from reliance import plans
 from reliance._core import arrays, streams
 from reliance._core.checks import check_choice, warn
 from reliance._core.kinds import Array, Operand
+from reliance._core.public import public
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import listed, shown
 from reliance.data import rows as data
@@ -35,6 +36,7 @@ class Classifier(Fits, Protocol):
     def predict_proba(self, X: Operand, /) -> Operand: ...
 
 
+@public
 def extrapolation_check(
     X: DataLike,
     *,
@@ -57,8 +59,6 @@ def extrapolation_check(
     ----------
     X : array (n, ...)
         The rows: NumPy, CuPy, JAX or torch. The model does not matter.
-    features, names
-        As in `ablation_importance`.
     method : {"neighbours", "classifier"}
         "neighbours": distances to the nearest row that is neither the row itself nor its donor, columns divided by
         their standard deviations; for few columns. "classifier": how well a classifier tells replaced rows from real

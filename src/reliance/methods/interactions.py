@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from reliance import inference, plans
 from reliance._core.checks import check_choice, check_draws
 from reliance._core.progress import Progress
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed, shown
@@ -32,6 +33,7 @@ from reliance.results.interactions import Interactions
 Floats = NDArray[np.float64]
 
 
+@public
 def interaction_importance(
     model: ModelLike,
     X: DataLike,
@@ -59,14 +61,17 @@ def interaction_importance(
 
     Parameters
     ----------
-    model, X, y, features, weights, rng, run, progress, names
-        As in `ablation_importance`. ``features`` are those of which pairs are made, groups too.
+    features : optional
+        Of which features pairs are made: None for each column; a list of indices, names or tuples of them as groups; a
+        mapping from names to columns.
     between : list of pairs of features, optional
         Pairs of names, or of column indices. None: every pair of the features.
     draws : int or "all"
         Shifts of one random ordering, at least 3, as in `permutation_importance`; or all n(n-1) pairs of rows.
-    loss : str, callable or Metric
-        One loss, as in `ablation_importance`.
+    loss : str, callable or Metric, optional
+        One loss, by default the one that fits the model: log loss for a classifier with probabilities, zero-one for one
+        without, squared error for a regressor or a function of numbers. Names and functions are those of
+        `permutation_importance`.
     route : {"auto", "plain", ...}
         For ``draws="all"``, as in `model_reliance`.
 

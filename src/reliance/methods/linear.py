@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from reliance._core import arrays
 from reliance._core.checks import check_choice
 from reliance._core.kinds import Array
+from reliance._core.public import public
 from reliance._core.words import shown
 from reliance.data import rows as data
 from reliance.data.passed import DataLike, FeaturesLike, ModelLike
@@ -21,6 +22,7 @@ Floats = NDArray[np.float64]
 SCALES = ("range", "deviation")
 
 
+@public
 def linear_importance(
     model: ModelLike | None,
     X: DataLike,
@@ -47,8 +49,8 @@ def linear_importance(
         Labels, for ``model=None`` only.
     scale : {"range", "deviation"}
         Which scale ``values`` are on; the result has both.
-    features, names
-        As in `ablation_importance`, without groups.
+    features : list of indices or names, optional
+        Which columns; by default all. A group has no one coefficient.
 
     Returns
     -------

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from reliance._core import arrays
 from reliance._core.kinds import Array
 from reliance._core.progress import Progress
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import shown
@@ -33,6 +34,7 @@ from reliance.results.local import LocalImportance
 Floats = NDArray[np.float64]
 
 
+@public
 def local_importance(
     model: ModelLike,
     X: DataLike,
@@ -65,12 +67,10 @@ def local_importance(
 
     Parameters
     ----------
-    model, X, y, features, rng, run, progress, names
-        As in `ablation_importance`.
     rows : sequence of int, optional
         Which rows to explain; by default all. Only these are evaluated, with the donors that they have among all rows.
-    draws : "all" or int
-        All other rows as donors, or so many draws, as in `permutation_importance`.
+    draws : "all", int or Draws
+        All other rows as donors, or so many of them, those that `permutation_importance` draws for the same ``rng``.
     loss : optional
         A per-row loss as in `ablation_importance`: by default squared error if there are labels, and otherwise the
         prediction itself.

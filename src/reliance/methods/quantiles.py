@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from reliance._core.checks import check_choice
 from reliance._core.progress import Progress
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.words import shown
 from reliance.data.passed import DataLike, FeaturesLike, ModelLike
@@ -27,6 +28,7 @@ Floats = NDArray[np.float64]
 ROUTES = ("auto", "plain")
 
 
+@public
 def feature_impact(
     model: ModelLike,
     X: DataLike,
@@ -67,8 +69,6 @@ def feature_impact(
     features : optional
         What to measure: None for each column, or a list of indices or names. No groups: they have no one standard
         deviation.
-    run, progress, names
-        As in `ablation_importance`.
 
     Returns
     -------

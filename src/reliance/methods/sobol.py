@@ -13,6 +13,7 @@ from reliance import inference
 from reliance._core import arrays
 from reliance._core.checks import check_choice
 from reliance._core.progress import Progress, Reporter
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
@@ -37,6 +38,7 @@ Floats = NDArray[np.float64]
 FORMS = ("independent", "product")
 
 
+@public
 def sobol_total(
     model: ModelLike,
     X: DataLike,
@@ -58,10 +60,8 @@ def sobol_total(
 
     Parameters
     ----------
-    model, X, features, rng, run, progress, names
-        As in `ablation_importance`. The model must have one numeric output.
-    pairs : {"all", "halves"} or int
-        As in `model_reliance`.
+    model : callable, scikit-learn estimator or torch.nn.Module
+        ``batch (m, *features) -> predictions (m,)``, one number per row, on the namespace and device of ``X``.
     form : {"independent", "product"}
         ``"independent"``: the formula above. ``"product"``, all pairs only: the mean over rows of the variance of f_ik
         within a row, over the variance of all f_ik.
@@ -117,6 +117,7 @@ def sobol_total(
     return _result(problem, summaries, plan, done, variance, "sobol_total")
 
 
+@public
 def sobol_first(
     model: ModelLike,
     X: DataLike,
@@ -138,9 +139,9 @@ def sobol_first(
 
     Parameters
     ----------
-    model, X, features, run, progress, names
-        As in `ablation_importance`. The model must have one numeric output. All pairs are evaluated, by the cheapest
-        route that is exact: nothing is drawn at random.
+    model : callable, scikit-learn estimator or torch.nn.Module
+        ``batch (m, *features) -> predictions (m,)``, one number per row, on the namespace and device of ``X``. All
+        pairs are evaluated, by the cheapest route that is exact: nothing is drawn at random.
     form : {"independent", "product"}
         Divide by the variance of the predictions, or by that of all f_ik. See the notes of `sobol_total`: for
         independent features both are the same index, for others only the second is one.

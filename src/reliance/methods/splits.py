@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from reliance import inference
 from reliance._core import arrays
 from reliance._core.progress import Progress
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed, shown
@@ -25,6 +26,7 @@ Floats = NDArray[np.float64]
 Split: TypeAlias = tuple[DataLike, DataLike | None] | tuple[DataLike, DataLike | None, DataLike | None]
 
 
+@public
 def compare_splits(
     model: ModelLike,
     *,
@@ -51,8 +53,8 @@ def compare_splits(
         As fitted to the training data.
     train, test : tuples (X, y) or (X, y, weights)
         The two sets of rows, which must have no row in common. For ``loss="prediction_shift"`` y may be None.
-    pairs, loss, compare, route, features, rng, run, progress, names
-        As in `model_reliance`; one loss.
+    loss : str, callable or Metric, optional
+        One loss, by default the one that fits the model, as in `permutation_importance`.
 
     Returns
     -------

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from reliance._core import arrays
 from reliance._core.checks import check_choice, warn
 from reliance._core.progress import Progress, check_progress, reporting
+from reliance._core.public import public
 from reliance._core.run import Run, without_workers
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import shown
@@ -32,6 +33,7 @@ Reference: TypeAlias = ModelLike | str | float | None
 _COMPARE = ("ratio", "difference")
 
 
+@public
 def model_class_reliance(
     model_class: ModelClass,
     X: DataLike,
@@ -58,22 +60,18 @@ def model_class_reliance(
 
     Parameters
     ----------
-    model_class : LinearClass, FiniteClass, or another class
     X : array (n, P)
         NumPy, CuPy, JAX or torch; the work happens where it is.
     y : array (n,)
-    epsilon : float
-        How much worse than the reference a good model may be, at least 0: a share of the reference's risk, 0.05 for 5%.
-    relative : bool
-        False: epsilon is added to the reference's risk, in units of the loss of one row (the course notes add it to the
-        sum of all losses).
-    reference : model or float, optional
-        The model of the class that others are compared with, or a risk. None: the class's best model.
     compare : {"ratio", "difference"}
         Switched risk over, or minus, the risk.
-    features, names, rng, run, progress
-        As in `ablation_importance`; of ``run`` only ``memory``. ``rng`` is for the starts of searches and for
-        bootstraps, ``progress`` counts features, or the rows that the models of a `FiniteClass` are called with.
+    rng : int, SeedSequence or Generator, optional
+        For the starts of searches and for bootstraps.
+    run : Run, optional
+        ``rl.Run(memory="512MB")`` bounds what may be allocated; the only setting that classes of models use.
+    progress : bool or callable
+        Show a bar, or call ``progress(done, total)``: features, or the rows that the models of a `FiniteClass` are
+        called with.
     confidence : float, optional
         A level such as 0.95, for ``outer``: bounds of the range over the models that are good for *new* rows. Needs
         ``loss_bound`` and a reference that was not chosen on these rows. Usually very wide.
@@ -118,6 +116,7 @@ def model_class_reliance(
     return question.result(found, float(confidence), _outer(question, float(confidence), float(loss_bound)))
 
 
+@public
 def conditional_model_class_reliance(
     model_class: ModelClass,
     X: DataLike,
@@ -142,8 +141,18 @@ def conditional_model_class_reliance(
 
     Parameters
     ----------
-    model_class, X, y, epsilon, relative, reference, compare, features, names, rng, run, progress
-        As in `model_class_reliance`.
+    X : array (n, P)
+        NumPy, CuPy, JAX or torch; the work happens where it is.
+    y : array (n,)
+    compare : {"ratio", "difference"}
+        Switched risk over, or minus, the risk.
+    rng : int, SeedSequence or Generator, optional
+        For the starts of searches and for bootstraps.
+    run : Run, optional
+        ``rl.Run(memory="512MB")`` bounds what may be allocated; the only setting that classes of models use.
+    progress : bool or callable
+        Show a bar, or call ``progress(done, total)``: features, or the rows that the models of a `FiniteClass` are
+        called with.
 
     Returns
     -------

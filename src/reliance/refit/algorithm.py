@@ -13,6 +13,7 @@ from reliance._core.arrays import describe, device, namespace
 from reliance._core.checks import check_choice
 from reliance._core.kinds import Array
 from reliance._core.progress import Progress, reporting
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import listed, short
@@ -62,6 +63,7 @@ def algorithm_reliance(
     loss: LossesLike,
     **options: Unpack[Shared],
 ) -> Results[AlgorithmReliance]: ...
+@public
 def algorithm_reliance(
     fit: FitLike,
     X: DataLike,
@@ -103,9 +105,13 @@ def algorithm_reliance(
     target : {"fitted models", "algorithm"}, optional
         What intervals and tests are about, see Notes. By default the algorithm for several splits, and the fitted
         models for a test set. ``result.for_target`` changes it afterwards.
-    loss, compare, features, names
-        As in `ablation_importance`; the columns of a group are left out (or in) together. With a list of losses all
-        share the same fits.
+    loss : str, callable, Metric or a list of these, optional
+        By default log loss for a classifier with probabilities, zero-one for one without, squared error for a
+        regressor; for a function ``fit``, squared error of floating labels, and otherwise it has to be named. With a
+        list of losses all share the same fits.
+    features : optional
+        What to leave out, or in: None for each column; a list of indices, names or tuples of them as groups, whose
+        columns go together; a mapping from names to columns.
     weights : array, optional
         Weights of the losses of the rows measured: (m,) for a test set, else (n,). ``fit`` does not get them.
     rng : int, SeedSequence or Generator, optional

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from reliance._core.kinds import Array
 from reliance._core.progress import Progress, reporting
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState, resolve_key
 from reliance._core.words import shown
@@ -47,6 +48,7 @@ _KNOWN = (
 METHODS: dict[str, Measure] = {function.__name__: function for function in _KNOWN}
 
 
+@public
 def cross_validated_importance(
     fit: FitLike,
     X: DataLike,
@@ -74,7 +76,8 @@ def cross_validated_importance(
         ``fit(X, y) -> model``, or an estimator, which is cloned.
     X, y : arrays (n, ...), (n, ...)
     cv : int, splitter or list of (train, test)
-        As in `algorithm_reliance`.
+        A number of random folds (with an equal share of each class where the loss is one of labels), those of an object
+        with ``split(X, y)``, or a list of pairs of row numbers.
     method : str or callable
         ``"permutation_importance"``, ``"ablation_importance"``, ``"model_reliance"``, ``"conditional_model_reliance"``,
         ``"relative_importance"``, or a function ``(model, X, y, *, rng, **options) -> Importance``.
@@ -86,8 +89,6 @@ def cross_validated_importance(
         Weights of the losses of the rows measured. ``fit`` does not get them.
     rng : int, SeedSequence or Generator, optional
         For random folds and for the draws of the method.
-    run, progress
-        As in `algorithm_reliance`.
     **options
         What else the method takes: ``loss``, ``draws``, ``compare``, ``features``, ``names``, ... The rows of a
         ``context`` are those of X; each model is measured with those of its own test rows.

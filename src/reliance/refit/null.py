@@ -13,6 +13,7 @@ from reliance._core import arrays, streams
 from reliance._core.checks import check_choice, check_draws
 from reliance._core.kinds import Array, Operand
 from reliance._core.progress import Progress, reporting
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import listed
@@ -33,6 +34,7 @@ Floats = NDArray[np.float64]
 Measure: TypeAlias = Callable[[Operand, Operand, Operand], object]
 
 
+@public
 def null_importance(
     fit: FitLike,
     X: DataLike,
@@ -68,13 +70,13 @@ def null_importance(
     importance : "permutation_importance" or callable
         ``importance(model, X, y) -> (p,)``, or an `Importance`, of the rows and the labels that the model was fitted
         on; for instance ``lambda model, X, y: model.feature_importances_``. By default `permutation_importance`.
-    features, names
-        As in `ablation_importance`; with an importance of your own, ``names`` names its p entries and ``features`` is
-        not for it.
+    features : optional
+        What to measure: None for each column; a list of indices, names or tuples of them as groups; a mapping from
+        names to columns. Not for an importance of your own.
+    names : sequence of str, optional
+        Names of the columns; of an importance of your own, of its p entries.
     rng : int, SeedSequence or Generator, optional
         For the permutations, and for the draws of permutation importance, which are the same in all rounds.
-    run, progress
-        As in `algorithm_reliance`.
     **options
         ``loss``, ``draws``, ``compare``, ``weights`` and so on, of `permutation_importance`. Weights count the losses
         of the rows; ``fit`` does not get them.

@@ -17,6 +17,7 @@ from reliance._core import arrays, threads
 from reliance._core.checks import check_draws
 from reliance._core.kinds import Array, HostArray
 from reliance._core.progress import Progress, reporting
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import shown
@@ -72,6 +73,7 @@ def out_of_bag_importance(
     loss: LossesLike,
     **options: Unpack[Shared],
 ) -> Results[Importance]: ...
+@public
 def out_of_bag_importance(
     forest: ModelLike,
     X: DataLike,
@@ -112,8 +114,8 @@ def out_of_bag_importance(
         A loss of single rows, as in `ablation_importance`, of each tree's own prediction. By default "zero_one" (of the
         tree's label) for classifiers, as Breiman has it, and "squared_error" for regressors. "log_loss" is of the
         tree's shares of classes, which are often 0 and 1: then it is clipped.
-    features, weights, rng, run, progress, names, keep
-        As in `ablation_importance`. Weights are those of the rows within each tree; trees count equally.
+    weights : array (n,), optional
+        Weights of the rows' losses within each tree; trees count equally.
 
     Returns
     -------
