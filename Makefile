@@ -39,9 +39,10 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 
-# Warnings are errors; the examples are run. The pages are in docs/_build/html.
+# Warnings are errors; the examples are run; links are followed, and nothing is loaded from a network. The pages are in docs/_build/html.
 docs: $(VENV)/.docs
 	MPLBACKEND=Agg OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python docs/check_site.py docs/_build/html
 
 docs-examples: $(VENV)/.docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --noconftest tests/test_readme.py $(ARGS)

@@ -167,8 +167,8 @@ def pairwise_risk(
     columns : int or sequence of int
     block : int, optional
         Rows at a time. Blocks are summed in a scan with rematerialisation, so that a gradient keeps the activations of
-        ``block * n`` cells, not of n^2. None: all at once. (`torch.func.grad` does not go through torch's
-        rematerialisation; ``backward()`` and `torch.autograd.grad` do.)
+        ``block * n`` cells, not of n^2. None: all at once. (``torch.func.grad`` does not go through torch's
+        rematerialisation; ``backward()`` and ``torch.autograd.grad`` do.)
 
     Returns
     -------

@@ -59,7 +59,7 @@ class Job(Protocol[A_co]):
         ...
 
     def run(self, evaluation: Evaluation) -> A_co:
-        """The answer of all its features; raises `trust.Disagreement` if the model turns out to be another."""
+        """The answer of all its features; raises `Disagreement` if the model turns out to be another."""
         ...
 
 
@@ -119,7 +119,7 @@ class Route(Protocol):
 class Exchange:
     """Features exchanged between rows under a plan.
 
-    ``forced``: the user asks for one route, whatever it costs. ``classes``: what `distinct.classes_of` has found so
+    ``forced``: the user asks for one route, whatever it costs. ``classes``: what ``distinct.classes_of`` has found so
     far, by the feature's name.
     """
 

@@ -87,7 +87,7 @@ class Metric:
     name : str, optional
         By default the name of ``value``.
     target, output, valid, requirement, undefined, labels, positive, columns, why
-        As in `Loss`.
+        As in ``Loss``.
     by_class : bool
         Whether the influence is centred within each class of y, as AUC's is: the error of such a metric rests on the
         rows of the rarer class.

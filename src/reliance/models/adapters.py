@@ -119,7 +119,7 @@ class OnnxModel:
 def onnx(
     path: str | os.PathLike[str], *, output: str | int = 0, providers: Providers = "CPUExecutionProvider"
 ) -> OnnxModel:
-    """A model from a file of ONNX, called on NumPy arrays (`onnxruntime`).
+    """A model from a file of ONNX, called on NumPy arrays (``onnxruntime``).
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ class Model:
     trees : Ensemble or None
         What ``predict`` is instead, if it is trees that were read from an estimator.
     parts : mapping or None
-        Where several methods of an estimator answer side by side: the columns of each (`responses.SideBySide`).
+        Where several methods of an estimator answer side by side: the columns of each (``responses.SideBySide``).
     """
 
     predict: Callable[[Operand], Array]

@@ -119,7 +119,7 @@ class DifferentiableClass:
         return search.member(self._best(search))
 
     def contains(self, data: ClassData, model: object) -> Member:
-        """A `FoundModel`, a module of the same shape, or parameters of the same shape, with at most the radius."""
+        """A ``FoundModel``, a module of the same shape, or parameters of the same shape, with at most the radius."""
         search = Search.of(self, data)
         theta = search.framework.vector(model.params if isinstance(model, FoundModel) else model)
         norm = search.norm(theta)

@@ -71,7 +71,7 @@ class KernelClass:
     Parameters
     ----------
     kernel : {"rbf", "polynomial"} or callable
-        ``exp(-sum_j (x_j - c_j)^2 / (2 w_j^2))``, ``(1 + sum_j x_j c_j / w_j^2)^degree``, a `ProductKernel`, or a
+        ``exp(-sum_j (x_j - c_j)^2 / (2 w_j^2))``, ``(1 + sum_j x_j c_j / w_j^2)^degree``, a ``ProductKernel``, or a
         function of rows (n, P) and landmarks (m, P) that returns (n, m), in their namespace.
     landmarks : int or array (m, P)
         How many evenly spaced rows (all of them if there are fewer), or the landmarks themselves.
@@ -90,7 +90,7 @@ class KernelClass:
     how far it is from being so.
 
     All pairs cost O(n m^2) for each feature with ``"rbf"``, ``"polynomial"`` (times (degree + 1)^2) and a
-    `ProductKernel` whose groups the feature does not cut, and O(m^4) at worst beyond that, which is less because a
+    ``ProductKernel`` whose groups the feature does not cut, and O(m^4) at worst beyond that, which is less because a
     feature's part of a kernel has a low rank. Otherwise, and for conditional reliance with anything but
     ``"polynomial"``, they cost O(n^2 m^2), in blocks.
 
@@ -147,7 +147,7 @@ class KernelClass:
         return _Space.of(self, data).best
 
     def contains(self, data: ClassData, model: object) -> Member:
-        """A `KernelModel` with the class's kernel and landmarks and at most its norm."""
+        """A ``KernelModel`` with the class's kernel and landmarks and at most its norm."""
         if not isinstance(model, KernelModel):
             raise TypeError(
                 f"reference={shown(model)} is no model of the KernelClass: pass a KernelModel, for instance the best "

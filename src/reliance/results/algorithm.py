@@ -51,7 +51,7 @@ class AlgorithmReliance(Result):
     names : tuple of str
         The features.
     values : array (p,)
-        The risk without the feature minus that with it, or over it (`compare`).
+        The risk without the feature minus that with it, or over it (``compare``).
     compare : {"difference", "ratio"}
         Which of the two.
     base_risk : float
@@ -72,7 +72,7 @@ class AlgorithmReliance(Result):
     refits : int
         How many models were fitted.
     method, loss, leave : str
-        How it was measured; `leave` is "out", "in", or "none" where no feature was left out of a fit.
+        How it was measured; ``leave`` is "out", "in", or "none" where no feature was left out of a fit.
     """
 
     names: tuple[str, ...]

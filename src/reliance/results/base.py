@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Result(Record, ABC):
     """Base of the results. A class says how its fields are kept, and gives a table, a frame and figures.
 
-    The rest follows. A new class is known to `load` by being one: its module, and the line that exports it, are all
-    there is to add.
+    The rest follows. A new class is known to `reliance.load` by being one: its module, and the line that exports it,
+    are all there is to add.
     """
 
     _order: ClassVar[str] = "values"  # what features are ranked by
@@ -50,7 +50,7 @@ class Result(Record, ABC):
         return np.asarray(getattr(self, self._order))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a ``.json`` or ``.npz`` file, exactly; `load` reads it."""
+        """Write to a ``.json`` or ``.npz`` file, exactly; `reliance.load` reads it."""
         files.write(path, self._kind(), self._saved())
 
     def __repr__(self) -> str:

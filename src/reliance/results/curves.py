@@ -22,9 +22,9 @@ class Curve(Record):
     ----------
     values : array (m,), or (m, g) for a group of g columns
         Sorted, groups by their first column, then by the second, and so on.
-    mean : array (m, *outputs)
+    mean : array (m, ...)
         Partial dependence: the (weighted) mean over all rows of the prediction with the feature at the value.
-    ice : array (n, m, *outputs) or None
+    ice : array (n, m, ...) or None
         Individual conditional expectation: the same for each row, with ``keep="ice"``.
     labels : tuple of m str, or None
         Where the values are codes of text, categories or dates of a table: what they stand for.

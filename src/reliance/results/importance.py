@@ -62,7 +62,7 @@ class Importance(Result):
     names : tuple of str
         The features.
     values : array (p,)
-        Replaced risk minus base risk, or over it (`compare`).
+        Replaced risk minus base risk, or over it (``compare``).
     compare : {"difference", "ratio"}
         Which of the two.
     base_risk : float
@@ -104,7 +104,7 @@ class Importance(Result):
     tree_values : array (p, B) or None
         Of `out_of_bag_importance`: the importance in each tree.
     unit_values : array (p, units) or None
-        The means of the rows of each unit, if these are not the rows and `row_values` are kept.
+        The means of the rows of each unit, if these are not the rows and ``row_values`` are kept.
     degrees_of_freedom : array (p,)
         Of the population interval's t quantile and of ``test(method="t")``.
     """

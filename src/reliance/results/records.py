@@ -60,7 +60,7 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         """All fields as strict JSON: plain numbers, strings and lists, with None for NaN and infinities.
 
-        ``json.dumps(result.to_dict(), allow_nan=False)`` always works; `save` loses nothing.
+        ``json.dumps(result.to_dict(), allow_nan=False)`` always works; ``save`` loses nothing.
         """
         return {name: plain(value) for name, value in self._fields().items() if name not in self._not_plain}
 

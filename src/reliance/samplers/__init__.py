@@ -1,7 +1,7 @@
 """Conditional samplers: replacements for some columns given others, for relative and conditional importance.
 
 A sampler is fitted, ``fit(X, target, given)``, and hands over its draws for the evaluated rows, ``.on(X)``, in one of
-three forms (`reliance.samplers.draws`). Which one to take:
+three forms: `Residuals`, `ValueDraws` or `DonorDraws`. Which one to take:
 
 =============  ==================================  ====================================================================
 name           draws                               right if

@@ -47,7 +47,7 @@ class Scrambler:
         notes' definition.
     latent : int or None
         The column of X that holds a number in [0, 1) for each row, which a classifier needs;
-        `conditional_model_reliance` makes one.
+        `reliance.conditional_model_reliance` makes one.
     """
 
     regressor: Regressor | Literal["kernel_ridge"] | None = None
