@@ -54,6 +54,7 @@ mathjax3_config: dict[str, object] = {}
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 autosummary_generate = True
+toc_object_entries_show_parents = "hide"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say types and shapes
 numpydoc_show_class_members = False  # the template of classes lists them

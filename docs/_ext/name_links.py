@@ -10,6 +10,8 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
+from reliance.results.records import Record
+
 # rl.name or reliance.name, perhaps called.
 _NAME = re.compile(r"(?:rl|reliance)\.([A-Za-z_][\w.]*)(?:\(.*\))?", re.DOTALL)
 
@@ -37,6 +39,12 @@ class NameLinks(SphinxTransform):
             literal.replace_self(reference)
 
 
+def no_constructor(app: Sphinx, what: str, name: str, obj: Any, *args: Any) -> tuple[str, None] | None:
+    """Results are returned, not made: thirty arguments in their title help nobody."""
+    return ("", None) if what == "class" and issubclass(obj, Record) else None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_transform(NameLinks)
+    app.connect("autodoc-process-signature", no_constructor)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
