@@ -272,7 +272,7 @@ _LIST = [
     Function(
         "permutation_importance",
         rl.permutation_importance,
-        _plain(rl.permutation_importance, draws=N - 1, rng=KEY),
+        _plain(rl.permutation_importance, draws=N, rng=KEY),
         loops.differences,
     ),
     Function("model_reliance", rl.model_reliance, _plain(rl.model_reliance), loops.ratios),
@@ -285,7 +285,7 @@ _LIST = [
     Function(
         "relative_importance",
         rl.relative_importance,
-        _plain(rl.relative_importance, given="rest", draws=N - 1, rng=KEY),
+        _plain(rl.relative_importance, given="rest", draws=N, rng=KEY),
         loops.conditional_differences,
     ),
     Function(

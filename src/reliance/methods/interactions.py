@@ -72,8 +72,6 @@ def interaction_importance(
         One loss, by default the one that fits the model: log loss for a classifier with probabilities, zero-one for one
         without, squared error for a regressor or a function of numbers. Names and functions are those of
         `permutation_importance`.
-    route : {"auto", "plain", ...}
-        For ``draws="all"``, as in `model_reliance`.
 
     Returns
     -------

@@ -54,7 +54,9 @@ def compare_splits(
     train, test : tuples (X, y) or (X, y, weights)
         The two sets of rows, which must have no row in common. For ``loss="prediction_shift"`` y may be None.
     loss : str, callable or Metric, optional
-        One loss, by default the one that fits the model, as in `permutation_importance`.
+        One loss, by default the one that fits the model: log loss for a classifier with probabilities, zero-one for one
+        without, squared error for a regressor or a function of numbers. Names and functions are those of
+        `permutation_importance`.
 
     Returns
     -------
