@@ -142,7 +142,8 @@ def table(rows: Sequence[Row]) -> str:
 def page(rows: Sequence[Row], command: str) -> str:
     slower = sum(row.ratio < 1 for row in rows)
     count = {0: "In no row the peer is faster", 1: "In one row the peer is faster"}
-    return f"""# Peers, side by side
+    return f"""<!-- No figure: a table of measured times. -->
+# Peers, side by side
 
 The same work by another package and by `reliance`, in one process and one run. A ratio is the peer's time over ours:
 above 1 we are faster, below 1 the peer is. {count.get(slower, f"In {slower} rows the peer is faster")}; all rows that
