@@ -31,7 +31,7 @@ BAD = {
     "y-short": (lambda: measure(y=Y[:9]), ValueError, ["y has shape (9,)", "X has 10 rows", "must be equal"]),
     "y-scalar": (lambda: measure(y=np.float64(1.0)), (ValueError, TypeError), ["y", "X has 10 rows"]),
     "weights-short": (lambda: measure(weights=ONES[:3]), ValueError, ["weights has shape (3,)", "X has 10 rows"]),
-    "weights-2d": (lambda: measure(weights=X), ValueError, ["weights has shape (10, 4)", "one number a row"]),
+    "weights-2d": (lambda: measure(weights=X), ValueError, ["weights has shape (10, 4)", "one number per row"]),
     "one-row": (lambda: measure(X=X[:1], y=Y[:1]), ValueError, ["X has 1 rows", "at least 2"]),
     "no-row": (lambda: measure(X=X[:0], y=Y[:0]), ValueError, ["X has 0 rows", "at least 2"]),
     "flat-X": (lambda: measure(X=Y, y=Y), ValueError, ["X has shape (10,)", "X[:, None]"]),

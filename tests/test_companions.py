@@ -93,7 +93,7 @@ def test_tables_of_coefficients():
         ((rl.models.Linear(np.ones(3)), rows(9)), {"scale": "unit"}, ValueError, "scale='unit' is unknown"),
         ((rl.models.Linear(np.ones(3)), rows(9)), {"features": [(0, 1)]}, ValueError, "is a group"),
         ((None, np.ones((9, 3)), np.arange(9.0)), {}, ValueError, "of which 0 are linearly independent"),
-        ((None, rows(9), rows(9)), {}, ValueError, "one number a row"),
+        ((None, rows(9), rows(9)), {}, ValueError, "one number per row"),
         ((rl.models.Linear(np.ones(3)), rows(8).reshape(4, 2, 3)), {}, ValueError, "rows of one dimension"),
     ],
 )

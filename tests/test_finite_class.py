@@ -433,7 +433,7 @@ def test_an_error_names_its_model():
     with pytest.raises(ValueError, match="model fragile returned predictions") as caught:
         rl.model_class_reliance(rl.FiniteClass({**LISTED, "the fourth": fragile}), X, y, epsilon=100.0)
     assert caught.value.__notes__ == ["This is about 'the fourth' of the list of models."]
-    with pytest.raises(ValueError, match="one entry a row") as caught:
+    with pytest.raises(ValueError, match="one entry per row") as caught:
         rl.model_class_reliance(rl.FiniteClass({**LISTED, "short": lambda X: X[:1, 0]}), X, y, epsilon=1.0)
     assert "'short'" in caught.value.__notes__[0]
 

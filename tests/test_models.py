@@ -283,7 +283,7 @@ def test_several_outputs_with_classes_of_their_own(classified):
 
 WRONG = {
     "short": (lambda x: x[1:, 0], ValueError, r"returned shape \(\d+,\) for \d+ rows"),
-    "scalar": (lambda x: x[0, 0], ValueError, r"returned (shape \(\)|\w+, not an array)|one prediction a row"),
+    "scalar": (lambda x: x[0, 0], ValueError, r"returned (shape \(\)|\w+, not an array)|one prediction per row"),
     "number": (lambda x: 1.0, TypeError, "returned float, not an array"),
     "list": (lambda x: [0.0] * x.shape[0], TypeError, "returned list, not an array"),
     "none": (lambda x: None, TypeError, "returned NoneType, not an array"),

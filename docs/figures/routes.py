@@ -1,4 +1,4 @@
-"""Cells of the table of losses that all pairs and 16 draws need, per feature, by route; counted by the library, not computed here."""
+"""Cells of the table of losses that all pairs and 16 draws compute, by route, as the library counts them."""
 
 import warnings
 

@@ -27,7 +27,7 @@ _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
 @dataclass(frozen=True)
 class Run:
-    """How the work is done. What is left None comes from the ``with rl.Run(...):`` around the call, then the default.
+    """How the work is done. What is None comes from the ``with rl.Run(...):`` around a call, then from the default.
 
     Values do not depend on it, beyond rounding.
 

@@ -75,7 +75,7 @@ def tie_order(key: int, n: int) -> Indices:
 def iid_donors(key: int, n: int, start: int, stop: int, draw: int) -> Indices:
     """Independent uniform donors, with replacement, of rows start..stop-1 in one draw: counter ``[0, 0, 0, draw]``.
 
-    One 64-bit number a row (a double in [0, 1) times n), so that row i's donor is the i-th of the stream whatever the
+    One 64-bit number per row (a double in [0, 1) times n), so that row i's donor is the i-th of the stream whatever the
     range asked for; `Generator.integers` rejects numbers and cannot be entered in the middle.
     """
     skip, offset = divmod(start, 4)

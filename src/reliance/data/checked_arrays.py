@@ -128,10 +128,10 @@ def checked_weights(weights: Array) -> NDArray[np.float64]:
     """
     if weights.ndim != 1:
         raise ValueError(
-            f"weights has shape {tuple(weights.shape)}: give one number a row, shape ({weights.shape[0]},)"
+            f"weights has shape {tuple(weights.shape)}: give one number per row, shape ({weights.shape[0]},)"
         )
     if not is_numeric(weights):
-        raise TypeError(f"weights has dtype {short(str(weights.dtype))}: give one number a row, as a number")
+        raise TypeError(f"weights has dtype {short(str(weights.dtype))}: give one number per row, as a number")
     if weights.dtype == arrays.namespace(weights).bool:
         raise TypeError(
             f"weights has dtype {weights.dtype}: to leave rows out, take them out of X and y; as weights 0 and 1, "

@@ -30,7 +30,7 @@ class Feature:
 
     @cached_property
     def runs(self) -> tuple[slice, ...]:
-        """The columns as few contiguous slices: a patch of an image is one slice a line, not one a pixel."""
+        """The columns as few contiguous slices: a patch of an image is one slice per line, not per pixel."""
         if len(self.columns) == 1:
             return (slice(self.columns[0], self.columns[0] + 1),)
         columns = np.asarray(self.columns)
@@ -54,7 +54,7 @@ def column_names(names: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[s
         )
     given = tuple(names)
     if len(given) != width:
-        raise ValueError(f"names has {len(given)} entries but X has {width} features a row: give one name for each")
+        raise ValueError(f"names has {len(given)} entries but X has {width} features per row: give one name for each")
     if not all(isinstance(name, str) for name in given):
         bad = next(name for name in given if not isinstance(name, str))
         raise TypeError(f"names holds {shown(bad)}: names must be strings")
@@ -142,7 +142,7 @@ def _column(entry: object, labels: tuple[str, ...]) -> int:
         raise TypeError(f"features holds {shown(entry)}: give an index, a name or a tuple of these")
     index = int(entry)
     if not -len(labels) <= index < len(labels):
-        raise ValueError(f"features holds index {shown(index)}, but X has {len(labels)} features a row")
+        raise ValueError(f"features holds index {shown(index)}, but X has {len(labels)} features per row")
     return index % len(labels)
 
 

@@ -50,7 +50,7 @@ class Loss:
     labels : bool
         Whether predictions may be the labels themselves, whatever these are.
     positive : bool
-        Whether there is one score a row: of the predicted probabilities of two classes, that of the second.
+        Whether there is one score per row: of the predicted probabilities of two classes, that of the second.
     columns : (start, stop), optional
         Which columns of the predictions are its own, where several methods of a model answer side by side.
     why : str
@@ -183,7 +183,7 @@ accuracy = Metric(formulas.MeanOf(formulas.inaccuracy), formulas.inaccuracy, nam
 
 _NUMBERS = (squared_error, absolute_error, huber(), pinball(), poisson_deviance, prediction_shift)
 _LABELS = (log_loss, cross_entropy, zero_one, hinge)
-# A name, a function (y, prediction) -> one loss a row, or one of the two above.
+# A name, a function (y, prediction) -> one loss per row, or one of the two above.
 LossLike: TypeAlias = str | Loss | Metric | Callable[..., Operand]
 LossesLike: TypeAlias = Several[LossLike]
 
@@ -229,9 +229,9 @@ def _check_order(loss: Callable[..., Operand]) -> None:
     symmetric = ours in ("squared_error", "absolute_error", "huber")
     if symmetric and (home.startswith("optax") or given.get("reduction") == "none"):
         return
-    remedy = f"pass loss={ours!r}" if ours else f"pass a function, lambda y, p: {name}(p, y), with one loss a row"
+    remedy = f"pass loss={ours!r}" if ours else f"pass a function, lambda y, p: {name}(p, y), with one loss per row"
     raise TypeError(
-        f"loss={name} is called as (prediction, y), and a loss here as (y, prediction) with one loss a row: {remedy}."
+        f"loss={name} is called as (prediction, y), and a loss here as (y, prediction) with one loss per row: {remedy}."
     )
 
 
@@ -283,7 +283,7 @@ def own_columns(loss: Loss | Metric, prediction: Array) -> Array:
 
 
 def conform(loss: Loss | Metric, y: Array, prediction: Array) -> Array:
-    """Its own columns; (m, 1) as (m,) where ``y`` is (m,); and the second of two where one score a row is taken."""
+    """Its own columns; (m, 1) as (m,) where ``y`` is (m,); and the second of two where one score per row is taken."""
     prediction = own_columns(loss, prediction)
     if y.ndim == 1 and prediction.ndim == 2:
         if prediction.shape[1] == 1:

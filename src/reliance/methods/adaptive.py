@@ -42,7 +42,7 @@ _NEGLIGIBLE = 0.1
 
 @dataclass(frozen=True)
 class Until:
-    """As many draws as it takes, ``draws=rl.Until(...)``: rounds of twice as many until one of these is reached.
+    """As many draws as it takes: ``draws=rl.Until(...)`` doubles their number until one of these is reached.
 
     Parameters
     ----------

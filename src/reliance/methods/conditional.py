@@ -136,7 +136,7 @@ def relative_importance(
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
 ) -> Importance | RelativeImportance | Results[Importance] | Results[RelativeImportance]:
-    r"""Relative feature importance: how much a feature matters beyond what a set G of variables says about it.
+    r"""Increase in loss when a feature is scrambled among rows that are alike in other variables, G.
 
     .. math:: RFI_j^G = E\, \ell(f(\tilde X_j^G, X_R), Y) - E\, \ell(f(X), Y), \qquad
               \tilde X_j^G \sim P(X_j | X_G), \quad \tilde X_j^G \perp (X_R, Y) \mid X_G
@@ -258,7 +258,7 @@ def conditional_model_reliance(
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
 ) -> Importance | Results[Importance]:
-    r"""Conditional model reliance: rows lend each other what the other columns cannot predict of a feature.
+    r"""How many times larger the loss is when rows exchange what the other columns do not predict of a feature.
 
     .. math:: x_{ik} = \hat x_i + (x_k - \hat x_k), \qquad
               CMR_j = \frac{1}{n(n-1)} \sum_i \sum_{k \ne i} \ell(f(x_i \text{ with feature } j = x_{ik}), y_i)

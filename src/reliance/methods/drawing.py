@@ -21,7 +21,7 @@ DEFAULT = 16
 
 @dataclass(frozen=True)
 class Draws:
-    """How many draws there are, and of which design: ``draws=rl.Draws(20, design="shifts")``.
+    """How many donors each row borrows from, and how they are chosen: ``draws=rl.Draws(20, design="shifts")``.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def extrapolation_check(
     rng: RandomState = None,
     names: Sequence[str] | None = None,
 ) -> Extrapolation:
-    """Whether replacing a feature makes rows unlike those of the data, for each feature or group.
+    """How unlike the data rows become when a feature is replaced, for each feature or group.
 
     Importance by replacement asks the model about rows with a feature of another row. If features depend on each
     other, such rows may be far from every real one (a person of 2 metres and 30 kg), and what the model says of them

@@ -50,7 +50,7 @@ def interaction_importance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> Interactions:
-    r"""Interactions: the importance of two features together less the importance of each.
+    r"""Importance of two features together, less that of each: whether they need or can replace each other.
 
     .. math:: I(jk) - I(j) - I(k), \qquad I(g) = \text{risk with the features } g \text{ of other rows} - \text{risk}
 

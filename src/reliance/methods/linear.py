@@ -32,7 +32,7 @@ def linear_importance(
     features: FeaturesLike = None,
     names: Sequence[str] | None = None,
 ) -> LinearImportance:
-    r"""The coefficients of a linear model, on features scaled to [0, 1] and on standardised features.
+    r"""Coefficients of a linear model, on features scaled to [0, 1] and on standardised features.
 
     .. math:: |b_j| (\max_i x_{ij} - \min_i x_{ij}) \qquad \text{or} \qquad |b_j| \sigma(x_j)
 
@@ -110,7 +110,7 @@ def _coefficients(model: object, width: int) -> Floats:
     if coef.shape != (width,):
         raise ValueError(
             f"model {calling.name_of(model)} has coefficients of shape {coef.shape}, but X has {width} columns: one "
-            "coefficient a column is needed (of several outputs, pass one as rl.models.Linear)"
+            "coefficient per column is needed (of several outputs, pass one as rl.models.Linear)"
         )
     return coef
 
@@ -122,7 +122,7 @@ def _least_squares(rows: Rows, numbers: Array) -> Floats:
         raise TypeError(f"y has dtype {labels.dtype}: least squares are fitted to numbers; encode the labels")
     y = np.asarray(labels, dtype=np.float64)
     if y.shape != (rows.n,):
-        raise ValueError(f"y has shape {y.shape}: least squares are fitted to one number a row, ({rows.n},)")
+        raise ValueError(f"y has shape {y.shape}: least squares are fitted to one number per row, ({rows.n},)")
     centred = X - X.mean(axis=0)
     # In units of their deviations, so that what counts as dependent does not depend on the columns' units.
     spread = np.where(np.ptp(X, axis=0) > 0.0, centred.std(axis=0), 1.0)

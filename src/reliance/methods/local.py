@@ -50,7 +50,7 @@ def local_importance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> LocalImportance:
-    r"""How much each feature matters for single rows: the mean change over draws when it is replaced.
+    r"""How much each feature matters for single rows: the mean change when it is replaced.
 
     With labels, the change of the row's loss, whose mean over all rows is the difference that `permutation_importance`
     (``draws=K``, the same ``rng``) or `model_reliance` (``draws="all"``) measures:

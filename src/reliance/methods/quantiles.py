@@ -42,7 +42,7 @@ def feature_impact(
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> Impact:
-    r"""Feature impact: the spread of the change in predictions when a feature is held constant, a unit of the feature.
+    r"""How far predictions move, per unit of a feature, when it is held at its quantiles; no labels are needed.
 
     .. math:: I_{k,q} = \sigma(f(X) - f(X_{\{k,q\}})) / \sigma(x_k), \qquad I_k = \frac{1}{Q} \sum_q I_{k,q}
 
@@ -62,7 +62,7 @@ def feature_impact(
     normalize : bool
         Divide the averaged impacts by their sum.
     method : str
-        Which method of an estimator predicts: ``"predict"``, ``"decision_function"``, ... One number a row.
+        Which method of an estimator predicts: ``"predict"``, ``"decision_function"``, ... One number per row.
     route : {"auto", "plain"}
         ``"auto"``: from the coefficients of a linear model; from the trees of an ensemble, where those are of up to 64
         leaves; otherwise, and with ``"plain"``, by calling the model, once for each value a feature is held at.
@@ -177,5 +177,5 @@ def _check_single(base: Base, problem: Problem) -> None:
     if math.prod(shape[1:]) != 1:
         raise ValueError(
             f"model {name_of(problem.model.source)} returned predictions of shape {shape}: an impact is about one "
-            "number a row, so pass a function for one of them, for instance lambda X: model.predict_proba(X)[:, 1]"
+            "number per row, so pass a function for one of them, for instance lambda X: model.predict_proba(X)[:, 1]"
         )

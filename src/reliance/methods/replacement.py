@@ -61,7 +61,7 @@ def ablation_importance(
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
 ) -> Importance | Results[Importance]:
-    r"""Randomized ablation importance: each value replaced by independent draws from its column.
+    r"""Increase in loss when a feature's values are drawn at random from its column, with confidence intervals.
 
     .. math:: \Delta\hat R_j = \frac{1}{nK} \sum_{k=1}^{K} \sum_{i=1}^{n}
               \ell(f(x_i \text{ with feature } j \text{ of } x_{d(i,k)}), y_i) - \ell(f(x_i), y_i)
@@ -160,8 +160,8 @@ def permutation_importance(
     ----------
     draws : int, Draws, Until or Plan
         K, the number of permutations. ``rl.Draws(K, design="shifts")`` and ``"permutations"`` are other designs than
-        ranks. ``rl.Until(...)``: as many as it takes. A plan of your own, `reliance.plans.Plan`, says who lends to whom
-        in each of its draws.
+        ranks. ``rl.Until(...)``: as many as it takes. A plan of your own, `reliance.plans.Plan`, says which row lends
+        to which in each of its draws.
 
     Returns
     -------
@@ -234,7 +234,7 @@ def model_reliance(
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
 ) -> Importance | Results[Importance]:
-    r"""Model reliance: the risk over all pairs of rows that lend each other a feature, over the base risk.
+    r"""How many times larger the loss is when a feature's values come from other rows, over all pairs of rows.
 
     .. math:: \hat e_{switch} = \frac{1}{n(n-1)} \sum_{i} \sum_{k \ne i}
               \ell(f(x_i \text{ with feature } j \text{ of } x_k), y_i),
@@ -257,7 +257,7 @@ def model_reliance(
     Notes
     -----
     All pairs are evaluated as rectangles of rows and donors; the n cells in which a row would be its own donor are
-    evaluated with the rest and masked, so ``evaluations`` is n^2 a feature. A whole-set metric (AUC, R2, ...) is
+    evaluated with the rest and masked, so ``evaluations`` is n^2 per feature. A whole-set metric (AUC, R2, ...) is
     computed for each of the n - 1 shifts of the data, which together are all the pairs, and averaged over them.
 
     References

@@ -51,7 +51,7 @@ def sobol_total(
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> Importance:
-    r"""Sobol's total index: the share of the predictions' variance that is lost if a feature is fixed, without labels.
+    r"""Share of the predictions' variance that is lost if a feature is fixed: Sobol's total index.
 
     .. math:: T_j = \frac{\frac{1}{n(n-1)} \sum_i \sum_{k \ne i} (f_i - f_{ik})^2}{2\, \mathrm{Var} f}, \qquad
               f_{ik} = f(x_i \text{ with feature } j \text{ of } x_k)
@@ -128,7 +128,7 @@ def sobol_first(
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> Importance:
-    r"""Sobol's first-order index: the share of the predictions' variance that a feature explains by itself.
+    r"""Share of the predictions' variance that a feature explains alone: Sobol's first-order index.
 
     .. math:: S_j = \frac{\mathrm{Var}_k (m_k)}{\mathrm{Var} f}, \qquad
               m_k = \frac{1}{n-1} \sum_{i \ne k} f(x_i \text{ with feature } j \text{ of } x_k)

@@ -42,7 +42,7 @@ def compare_splits(
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> SplitComparison:
-    """The importances of a model on its training data and on test data, and their differences.
+    """Importances of a model on training data and on test data, and their differences.
 
     On the training data an importance says what the model has learned to use; on test data, what of that helps to
     predict. Where the two differ, the model overfits with the feature.

@@ -324,7 +324,7 @@ def _explained(model: Model, words: str, kinds: tuple[type[Exception], ...]) -> 
 
 
 def check_prediction(prediction: Array, block: Array, model: Model) -> None:
-    """A prediction must be an array of the block's own kind with one entry a row. Looks at no values."""
+    """A prediction must be an array of the block's own kind with one entry per row. Looks at no values."""
     rows = block.shape[0]
     same_kind = type(prediction) is type(block)
     if same_kind and prediction.shape[:1] == block.shape[:1]:
@@ -337,7 +337,7 @@ def check_prediction(prediction: Array, block: Array, model: Model) -> None:
         )
     if not is_array(prediction):
         raise TypeError(
-            f"model {name} returned {type(prediction).__name__}, not an array: return one prediction a row as a "
+            f"model {name} returned {type(prediction).__name__}, not an array: return one prediction per row as a "
             f"{describe(block)}"
         )
     if not same_kind and namespace(prediction) is not namespace(block):
@@ -348,7 +348,7 @@ def check_prediction(prediction: Array, block: Array, model: Model) -> None:
     if prediction.ndim == 0 or prediction.shape[0] != rows:
         raise ValueError(
             f"model {name} returned shape {tuple(prediction.shape)} for {rows} rows: the first axis must have one "
-            "entry a row"
+            "entry per row"
         )
 
 

@@ -1,4 +1,4 @@
-"""Permutations that somebody gives."""
+"""Permutations that the caller gives."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def tiles(plan: Plan, shape: tuple[int, int]) -> Iterator[Tile]:
 
 
 def is_plan(x: Any) -> TypeGuard[Plan]:
-    """Whether it says who lends to whom."""
+    """Whether it says which row lends to which."""
     return callable(getattr(x, "donors", None)) and callable(getattr(x, "variance", None))
 
 

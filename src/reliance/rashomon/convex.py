@@ -55,7 +55,7 @@ class ConvexLinearClass:
 
     **The upper end.** Both losses change by at most the change of the score, and rise only if the margin falls. So
     S - R <= sum_j max(h_j D_j, -l_j D'_j), with [l_j, h_j] the coefficients that good models can have, two more convex
-    programs a column, and D_j, D'_j the mean fall of the margin over pairs at a coefficient of 1 and of -1. It is
+    programs per column, and D_j, D'_j the mean fall of the margin over pairs at a coefficient of 1 and of -1. It is
     certified but usually wide.
 
     The achieved ends are models. S - t R, with t the reliance of the model at hand, is a difference of convex

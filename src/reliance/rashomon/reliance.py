@@ -51,7 +51,7 @@ def model_class_reliance(
     confidence: float | None = None,
     loss_bound: float | None = None,
 ) -> ClassReliance:
-    r"""Model class reliance: the least and the most that any good model of a class relies on a feature.
+    r"""The least and the most that any good model of a class relies on a feature.
 
     .. math:: \mathcal R = \{f \in \mathcal F : \hat e(f) \le (1 + \epsilon)\, \hat e(f_{ref})\}, \qquad
               [MCR_-, MCR_+] = \Big[\min_{f \in \mathcal R} MR(f), \max_{f \in \mathcal R} MR(f)\Big]
@@ -132,7 +132,7 @@ def conditional_model_class_reliance(
     run: Run | None = None,
     progress: Progress = False,
 ) -> ClassReliance:
-    r"""Conditional model class reliance: how little and how much good models rely on what only a feature says.
+    r"""The least and the most that good models of a class rely on what only a feature says.
 
     .. math:: [CMCR_-, CMCR_+] = \Big[\min_{f \in \mathcal R} CMR(f), \max_{f \in \mathcal R} CMR(f)\Big]
 

@@ -81,7 +81,7 @@ def algorithm_reliance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
 ) -> AlgorithmReliance | Results[AlgorithmReliance]:
-    r"""Algorithm reliance: fit again without a feature, and compare the losses on rows that no model was fitted on.
+    r"""How much worse an algorithm predicts new rows when it is fitted again without a feature.
 
     .. math:: AR_j = \frac{\text{loss of the algorithm using all variables except } j}
                           {\text{loss of the algorithm using all variables}}

@@ -63,7 +63,7 @@ def cross_validated_importance(
     progress: Progress = False,
     **options: object,
 ) -> AlgorithmReliance | Results[AlgorithmReliance]:
-    r"""Importance by cross-validation: fit on J - 1 folds, measure on the other, average.
+    r"""Importance without a held-out set: fit on all folds but one, measure on that one, and average.
 
     .. math:: \hat\theta_j = \sum_{f=1}^{J} \frac{n_f}{n} \hat\theta_j(\text{model of split } f, \text{test rows of } f)
 

@@ -49,7 +49,7 @@ def null_importance(
     names: Sequence[str] | None = None,
     **options: Unpack[Permuting],
 ) -> NullImportance:
-    r"""Importances against those of models fitted on permuted labels (PIMP).
+    r"""Importances compared with those of models fitted on permuted labels (PIMP).
 
     The algorithm is fitted on X and y, and in R rounds on X and a random permutation of y, which breaks every relation
     of labels and features but leaves those among features. With s_j the importance of feature j, and s_{jr} in round r:
@@ -181,7 +181,7 @@ def importances_of(data: Null, turn: int | None, key: int) -> Scores:
     values = np.asarray(arrays.to_host(found) if arrays.is_array(found) else found, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():
         what = f"shape {values.shape}" if values.ndim != 1 else "NaN or infinite values"
-        raise ValueError(f"importance={name_of(data.importance)} returned {what}: return one finite number a feature")
+        raise ValueError(f"importance={name_of(data.importance)} returned {what}: return one finite number per feature")
     return Scores(values, None)
 
 

@@ -89,7 +89,7 @@ def out_of_bag_importance(
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
 ) -> Importance | Results[Importance]:
-    r"""Out-of-bag importance of a bagged ensemble, from the data it was fitted on.
+    r"""Importance of a forest or bagged ensemble, on the training rows that each of its members left out.
 
     Every tree t is measured on the rows O_t that its bootstrap sample left out, a feature being shifted among them:
 

@@ -30,7 +30,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class RefitError(RuntimeError):
-    """Some refits failed. The others ran to their end, and what they gave is not lost.
+    """Some refits failed. The others were finished; ``result`` holds them.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ Variables: TypeAlias = Sequence[str | int] | str
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """The variables that a feature is replaced given, and how.
+    """The variables that stay alike when a feature is scrambled, and how its new values are drawn.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """What a scorer of scikit-learn asks of a model, and its score as a loss of the engine.
 
 A scorer is read in one of three ways. Scores that are the mean of per-row losses, or have an influence function, become
-those: population intervals follow. Other scorers that scikit-learn made of a score function get one prediction a draw.
+those: population intervals follow. Others that scikit-learn made of a score function get one prediction per draw.
 A function ``(estimator, X, y)`` of the user's own gets the permuted rows themselves.
 """
 
