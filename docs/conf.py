@@ -83,4 +83,4 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
 }
 # What an example says to its reader is not the build's business.
-warnings.filterwarnings("ignore", category=UserWarning, module="reliance")
+warnings.filterwarnings("ignore", category=UserWarning)

@@ -188,7 +188,7 @@ def test_tables_and_figures(result):
     ("options", "error", "message"),
     [
         ({"fit": 3}, TypeError, "fit=3 can fit nothing"),
-        ({"fit": lambda A, b: None}, TypeError, "returned None, which is no model"),
+        ({"fit": lambda A, b: None}, TypeError, "returned None, which is not a model"),
         ({"y": None}, ValueError, "y is None"),
         ({"y": Y[:9]}, ValueError, "y has shape"),
         ({"rounds": 0}, ValueError, "rounds=0 is too small"),

@@ -509,8 +509,8 @@ TEST = {"cv": (X, Y)}
     [
         (reliance, {"fit": Plane}, TypeError, "fit=Plane is a class: pass an instance"),
         (reliance, {"fit": 3}, TypeError, "fit=3 can fit nothing: pass a function"),
-        (reliance, {"fit": lambda A, b: None}, TypeError, "returned None, which is no model: return a function"),
-        (crossed, {"fit": lambda A, b: 7.0}, TypeError, "returned 7.0, which is no model"),
+        (reliance, {"fit": lambda A, b: None}, TypeError, "returned None, which is not a model: return a function"),
+        (crossed, {"fit": lambda A, b: 7.0}, TypeError, "returned 7.0, which is not a model"),
         (reliance, {"y": None}, ValueError, "y is None: an algorithm needs labels"),
         (crossed, {"y": None}, ValueError, "y is None: an algorithm needs labels"),
         (reliance, {"X": X[:, :, None]}, ValueError, r"X has shape \(60, 4, 1\): a column can be left out of"),

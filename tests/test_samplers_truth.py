@@ -156,7 +156,7 @@ GIVEN = {
 
 
 def warned_about(kind: str) -> str:
-    return f"the {kind} of what a line leaves of 'x0' depends on the given columns"
+    return f"a straight line does not fit 'x0': the {kind} of the residuals depends on the given columns"
 
 
 @pytest.mark.parametrize("kind", ["mean", "spread"])
@@ -354,7 +354,7 @@ LONG = {"z" * 400: np.arange(8.0)}
         ({"given": "z" * 400}, "is a text"),
         ({"given": IMAGE}, "is a ndarray"),
         ({"given": [IMAGE]}, "given holds array"),
-        ({"given": [1], "sampler": IMAGE}, "is no sampler"),
+        ({"given": [1], "sampler": IMAGE}, "is not a sampler"),
         ({"given": [1], "fit_on": (IMAGE[:0], None)}, r"fit_on: X_train has shape \(0, 60, 60\): pass at least 2 rows"),
         ({"given": [1], "fit_on": (IMAGE[:1], None), "sampler": "knn"}, "pass at least 2 rows"),
         ({"given": [1], "fit_on": ([], None)}, r"fit_on: X_train has shape \(0,\)"),

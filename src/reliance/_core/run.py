@@ -38,7 +38,7 @@ class Run:
     block : int, (rows, draws) or "tune", optional
         Rows of a block, its shape, or measure the fastest size.
     workers : int or concurrent.futures.Executor, optional
-        How many refits run at once, on threads, -1 for one a core; or where they run, for instance a
+        How many refits run at once, on threads, -1 for one per core; or where they run, for instance a
         ProcessPoolExecutor, which is not shut down. Methods that fit no model again refuse it in ``run=``.
 
     Notes
@@ -149,7 +149,8 @@ def _checked_block(block: Block) -> Block:
     whole = all(isinstance(s, int | np.integer) and not isinstance(s, bool) and s > 0 for s in sizes)
     if not whole or not 1 <= len(sizes) <= 2:
         raise ValueError(
-            f"block={shown(block)} is no block size: pass a number of rows, (rows, draws), 'tune' or None (the default)"
+            f"block={shown(block)} is not a block size: pass a number of rows, (rows, draws), 'tune' or None "
+            "(the default)"
         )
     return (int(sizes[0]), int(sizes[1])) if len(sizes) == 2 else int(sizes[0])
 
@@ -163,9 +164,9 @@ def _checked_workers(workers: object) -> Workers:
         return workers
     if isinstance(workers, bool | np.bool_) or not isinstance(workers, int | np.integer):
         raise TypeError(
-            f"workers={shown(workers)}: pass how many refits run at once, -1 for one a core, or a "
+            f"workers={shown(workers)}: pass how many refits run at once, -1 for one per core, or a "
             "concurrent.futures.Executor"
         )
     if workers < 1 and workers != -1:
-        raise ValueError(f"workers={workers} is no number of refits: pass 1 or more, or -1 for one a core")
+        raise ValueError(f"workers={workers} is not a number of refits: pass 1 or more, or -1 for one per core")
     return int(workers)

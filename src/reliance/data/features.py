@@ -50,7 +50,7 @@ def column_names(names: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[s
         raise TypeError(f"names={shown(names)} is one string: pass a sequence of {width} names")
     if not isinstance(names, Iterable) or isinstance(names, set | frozenset):
         raise TypeError(
-            f"names={shown(names)} is no sequence: pass a list of {width} names, in the order of the columns"
+            f"names={shown(names)} is not a sequence: pass a list of {width} names, in the order of the columns"
         )
     given = tuple(names)
     if len(given) != width:

@@ -176,7 +176,7 @@ def _opened(x: object, name: str) -> Frame:
         return frame
     except TypeError as error:  # a lazy table of polars, say
         raise TypeError(
-            f"{name} is a {type(x).__name__}, which is no table in memory: pass {name}.collect(), or an array"
+            f"{name} is a {type(x).__name__}, which is not a table in memory: pass {name}.collect(), or an array"
         ) from error
     except ValueError as error:
         raise ValueError(f"{name}: {short(str(error), 200)}; rename the columns") from error

@@ -39,7 +39,7 @@ def warn(names: Collection[str], features: Sequence[Feature]) -> None:
         few = listed([feature.name for feature in features if feature.name in names], 3)
         checks.warn(
             f"constant in X: {few}. Importance is not identified there, because no row lends another value: it is 0 on "
-            "these rows, without interval and p value"
+            "these rows, without interval and p-value"
         )
 
 

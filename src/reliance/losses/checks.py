@@ -27,8 +27,8 @@ def check(loss: Loss | Metric, y: Array, prediction: Array) -> None:
     for what, x in (("y", y), ("the predictions", prediction)):
         if loss.target == "prediction" and not is_numeric(x):
             raise ValueError(
-                f"{loss.name}: the model predicts labels of dtype {x.dtype}, whose shift is no number; pass a function "
-                "that returns numbers, for instance lambda X: model.predict_proba(X)[:, 1]."
+                f"{loss.name}: the model predicts labels of dtype {x.dtype}, whose shift is not a number; pass a "
+                "function that returns numbers, for instance lambda X: model.predict_proba(X)[:, 1]."
             )
         if loss.target != "any" and not is_numeric(x):
             raise ValueError(f"{loss.name}: {what} must be numbers, got dtype {x.dtype}; {_encoded(loss, what)}.")

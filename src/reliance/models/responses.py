@@ -119,8 +119,8 @@ class SideBySide:
         count = len(classes)
         if "label" in forms and classes.dtype.kind not in "biuf":
             raise ValueError(
-                f"model={name} predicts labels of dtype {classes.dtype}, which are no numbers to stand beside its "
-                f"probabilities or scores: {_SEPARATELY}"
+                f"model={name} predicts labels of dtype {classes.dtype}, which are not numbers and cannot stand beside "
+                f"its probabilities or scores: {_SEPARATELY}"
             )
         widths = {"place": 1, "label": 1, "probability": count, "score": 1 if count == 2 else count}
         parts, start = {}, 0

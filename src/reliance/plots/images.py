@@ -141,7 +141,7 @@ def _of_mask(names: tuple[str, ...], values: Floats, mask: Any, pixels: Sequence
     if pixels is not None:
         raise ValueError("names= are of pixels, and mask= has groups of them: leave one out")
     if not arrays.is_array(mask) and not isinstance(mask, list | tuple):
-        raise TypeError(f"mask={shown(mask)} is no array: pass the integer mask that was measured as features=")
+        raise TypeError(f"mask={shown(mask)} is not an array: pass the integer mask that was measured as features=")
     host: NDArray[Any] = arrays.to_host(mask) if arrays.is_array(mask) else np.asarray(mask)
     if host.ndim == 3 and 1 in (host.shape[0], host.shape[2]):
         host = host[0] if host.shape[0] == 1 else host[:, :, 0]

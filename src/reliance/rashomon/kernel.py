@@ -150,8 +150,8 @@ class KernelClass:
         """A ``KernelModel`` with the class's kernel and landmarks and at most its norm."""
         if not isinstance(model, KernelModel):
             raise TypeError(
-                f"reference={shown(model)} is no model of the KernelClass: pass a KernelModel, for instance the best "
-                "or an extremal model of a result, or None for the best"
+                f"reference={shown(model)} is not a model of the KernelClass: pass a KernelModel, for instance the "
+                "best or an extremal model of a result, or None for the best"
             )
         space = _Space.of(self, data)
         point = space.point(model)

@@ -241,7 +241,7 @@ def _measured(data: Fold, model: ModelLike, rows: Indices) -> Found:
             return parts
     raise TypeError(
         f"method={name_of(data.measure)} returned {type(found).__name__}: it must be an Importance, or a mapping "
-        "of these (for relative_importance: one given set a call)"
+        "of these (for relative_importance: one given set per call)"
     )
 
 

@@ -112,7 +112,7 @@ def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) ->
 
 def _path(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"path={shown(path)} is no file name: pass one that ends in .json or .npz")
+        raise TypeError(f"path={shown(path)} is not a file name: pass one that ends in .json or .npz")
     return Path(path)
 
 

@@ -142,7 +142,7 @@ def knockoff_filter(W: ArrayLike, *, fdr: float = 0.1, offset: int = 1) -> tuple
         raise ValueError(f"W has shape {values.shape}, {shown(W)}: give one finite statistic for each feature")
     values = values.astype(np.float64)
     if not 0 < fdr < 1:
-        raise ValueError(f"fdr={fdr} is no rate: give a number between 0 and 1")
+        raise ValueError(f"fdr={fdr} is not a rate: give a number between 0 and 1")
     if offset not in (0, 1):
         raise ValueError(f"offset={offset} is neither 0 nor 1")
     for t in np.unique(np.abs(values[values != 0])):

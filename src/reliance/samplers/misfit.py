@@ -147,6 +147,6 @@ def report(names: Sequence[str], found: Sequence[Misfit | None], remedies: tuple
     for what, bad, remedy in zip(Misfit._fields, wrong, remedies, strict=True):
         if bad:
             warn(
-                f"the {what} of what a line leaves of {listed(dict.fromkeys(bad), 2)} depends on the given columns, so "
-                f"the draws are wrong and features of no use may look important. {remedy}"
+                f"a straight line does not fit {listed(dict.fromkeys(bad), 2)}: the {what} of the residuals depends on "
+                f"the given columns, so draws are wrong and useless features may look important. {remedy}"
             )

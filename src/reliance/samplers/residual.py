@@ -52,7 +52,7 @@ def resolve(sampler: str | Sampler) -> Sampler:
         return made
     if isinstance(sampler, type) or not callable(getattr(sampler, "fit", None)):
         raise TypeError(
-            f"sampler={shown(sampler)} is no sampler: pass a name ({listed(named)}) or an object with "
+            f"sampler={shown(sampler)} is not a sampler: pass a name ({listed(named)}) or an object with "
             "fit(X, target, given)"
         )
     return sampler
@@ -100,7 +100,7 @@ class Gaussian:
         if self.draws not in ("donors", "normal"):
             raise ValueError(f"draws={shown(self.draws)} is unknown: pass 'donors' or 'normal'")
         if self.ridge is not None and not self.ridge > 0:
-            raise ValueError(f"ridge={self.ridge} is no penalty: pass a positive number or None")
+            raise ValueError(f"ridge={self.ridge} is not a penalty: pass a positive number or None")
 
     def fit(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> FittedGaussian:
         """Least squares on all rows of X."""
