@@ -32,6 +32,9 @@ LAYERS = (
     "rashomon",
     "refit",
     "sklearn",
+    "report",
+    "cli",
+    "__main__",
 )
 CORE = {"numpy", "scipy", "array_api_compat", "tqdm"}
 BACKENDS = {"torch", "jax", "jaxlib", "cupy", "array_api_strict", "dask"}

@@ -1,0 +1,67 @@
+"""Figures of results as part of a page: drawn by the results themselves, all of one width, with words for who sees none."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from reliance.report.html import Html, element
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 7.2  # inches, of figures that stand alone
+_LARGEST_SVG = 250_000  # bytes; above it a figure of many points is a picture of pixels
+_DPI = 200
+
+
+def figure(draw: Callable[[Axes], object], alt: str, *, height: float, width: float = WIDTH) -> Html:
+    """What ``draw`` puts on Axes, as an image in the page; the caption of a figure becomes words below it."""
+    try:
+        import matplotlib.style
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("figures need matplotlib, which is not installed: pip install matplotlib") from error
+    # As the library draws it, whatever the user's own settings; no window, nothing of pyplot's.
+    with matplotlib.style.context("default", after_reset=True):
+        made = Figure(figsize=(width, height), layout="constrained")
+        ax = made.add_subplot()
+        draw(ax)
+        caption = _take_caption(ax)
+        source = _encoded(made)
+    # The page is as wide as the figure at most; its height is known before it is there.
+    image = element("img", src=source, alt=alt, width=round(96 * width), height=round(96 * height))
+    return element("figure", image, element("figcaption", caption) if caption else None)
+
+
+def by_feature(count: int, lines: int = 1, most: int = 30) -> float:
+    """Inches for bars of so many features."""
+    each = 0.28 if lines == 1 else 0.12 + 0.16 * lines
+    return 1.3 + each * min(count, most)
+
+
+def _take_caption(ax: Axes) -> str:
+    """The words of a figure's caption, which is taken out of it: the page has them as text."""
+    for found in list(ax.texts):
+        if found.get_gid() == "caption":
+            words = " ".join(found.get_text().replace(r"\$", "$").split())
+            found.remove()
+            return words[:1].upper() + words[1:] + "." if words else ""
+    return ""
+
+
+def _encoded(made: Figure) -> str:
+    """A data URL: lines that stay sharp at any size, or pixels where lines would be too many."""
+    import matplotlib
+
+    file = io.BytesIO()
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "reliance"}):
+        made.savefig(file, format="svg", metadata={"Date": None})
+    kind = "svg+xml"
+    if file.tell() > _LARGEST_SVG:
+        file, kind = io.BytesIO(), "png"
+        made.savefig(file, format="png", dpi=_DPI)
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
