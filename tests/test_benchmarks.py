@@ -99,3 +99,27 @@ def test_slower_rows_stay_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "| **3000** |" in text
     assert "In one row the peer is faster" in text
     assert str(ROOT) not in text
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Draws
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_draws_run_small(capsys: pytest.CaptureFixture[str]) -> None:
+    draws = load("draws")
+    draws.noise(n=70, seeds=3)
+    draws.weekly(seeds=2)
+    draws.widths(n=60, seeds=1)
+    draws.time(n=100, draws=3, repeats=1)
+    printed = capsys.readouterr().out
+    assert all(f"{k} draws" in printed for k in draws.DRAWS)
+    assert "time over shifts" in printed
+
+
+def test_independent_permutations_have_hoeffdings_variance() -> None:
+    draws, rng = load("draws"), np.random.default_rng(0)
+    changes = rng.normal(size=(5, 5))
+    np.fill_diagonal(changes, 0.0)
+    means = [changes[np.arange(5), order].mean() * 5 / 4 for order in map(list, itertools.permutations(range(5)))]
+    assert draws.independent(changes, 3) == pytest.approx(np.var(means) / 3)

@@ -18,15 +18,16 @@ import pytest
 
 import reliance as rl
 from methods import population_variance
-from reliance import functional
+from reliance import functional, plans
 from reliance._core import arrays
 from reliance.data.features import Feature
-from reliance.engine import blocks
+from reliance.engine import blocks, prepare
 from reliance.exact import tree_blocks
 from reliance.exact.cells import column_cells
 from reliance.exact.leaf_masks import fold_trees, mask_tables, skeleton
 from reliance.inference import variance
 from reliance.losses import checks as loss_checks
+from reliance.methods import measuring
 from reliance.rashomon import ascent, moments
 from reliance.rashomon.kernel_pairs import RBF, Polynomial, Switch, pair_products
 from reliance.rashomon.protocol import ClassData
@@ -289,6 +290,18 @@ def test_leaf_masks_stay_on_the_device(cuda, traffic, outputs):
     assert sums.device == CUDA
     assert sums.shape == (N + 5 + N + 2,)
     assert not traffic
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "auc"])
+def test_draws_by_ranks_stay_on_the_device(cuda, traffic, loss):
+    """Places, signs and orders go up, once for a tile or a feature; only sums come down."""
+    host = np.random.default_rng(0).normal(size=(N, P))
+    problem = prepare(mlp(), tensor(N, P), tensor(N), loss=loss, rng=0)
+    plan = plans.Ranked(N, K, 0, plans.Orders(N, 0, lambda feature: host[:, list(feature.columns)]))
+    before = traffic["upload"]
+    result = measuring.measure(problem, plan, "difference", "permutation_importance")
+    assert traffic["loop"] == strips(result.block, "permutation", loss == "auc")
+    assert traffic["upload"] - before <= P + 8 * traffic["loop"] * math.ceil(N / result.block[0])
 
 
 @pytest.mark.parametrize("kind", ["pairs", "shifts", "resample", "permutations", "halves"])

@@ -20,7 +20,7 @@ RandomState: TypeAlias = (
 )
 
 # The third counter word says what the numbers are for; the fourth counts draws (or orderings).
-_DONORS, _ORDER, _SHIFTS, SIGNS, _UNIFORMS, LABELS, FOLDS = range(7)
+_DONORS, _ORDER, _SHIFTS, SIGNS, _UNIFORMS, LABELS, FOLDS, _TURNS, _TIES = range(9)
 
 
 def resolve_key(rng: RandomState) -> int:
@@ -60,6 +60,16 @@ def ordering(key: int, n: int, cycle: int) -> Indices:
 def shifts(key: int, n: int, cycle: int) -> Indices:
     """All shifts 1..n-1 in random order; K draws are the first K of them, so they begin every larger number."""
     return stream(key, _SHIFTS, cycle).permutation(n - 1) + 1
+
+
+def turns(key: int, count: int, draw: int) -> NDArray[np.float64]:
+    """``(count,)`` numbers in [0, 1): by how much one draw turns each window of the donors' order."""
+    return stream(key, _TURNS, draw).random(count)
+
+
+def tie_order(key: int, n: int) -> Indices:
+    """A random ordering of the rows that says which of equal values comes first; not that of the rows' places."""
+    return stream(key, _TIES, 0).permutation(n)
 
 
 def iid_donors(key: int, n: int, start: int, stop: int, draw: int) -> Indices:

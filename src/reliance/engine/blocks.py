@@ -52,7 +52,8 @@ def evaluate(
         sums = accumulate(executor, batch, tiles, advance)
         block = _block_used(executor.capacity, call.limit)
         for feature in batch:
-            moments[feature.name] = tuple(a.finalize(plan) for a in sums[feature.name])
+            own = plan.part(feature)
+            moments[feature.name] = tuple(a.finalize(own) for a in sums[feature.name])
     return Evaluated(moments, block)
 
 

@@ -19,6 +19,7 @@ from reliance._core.arrays import Array
 from reliance.data.features import Feature
 from reliance.engine import kernels
 from reliance.engine.kernels import Lending, Part, Predict
+from reliance.engine.places import RowsAtPlaces
 from reliance.engine.problems import Problem
 from reliance.losses.functions import Loss, Metric
 from reliance.models.calling import Model, check_prediction, name_of
@@ -147,6 +148,12 @@ class Opened(NamedTuple):
     mask: Array | None
     counts: Array | None
     lending: Lending | None
+    contrasts: Array | None = None
+
+    @property
+    def summed(self) -> tuple[Array | None, Array | None, Lending | None, Array | None]:
+        """What the sums of the tile depend on besides its losses."""
+        return self.mask, self.counts, self.lending, self.contrasts
 
 
 class InPlace:
@@ -159,6 +166,7 @@ class InPlace:
         self.filled: tuple[range, int] | None = None
         self.replaced: Feature | None = None
         self.kept: Array | None = None
+        self.orders = RowsAtPlaces(plan, self._upload)
 
     def open(self, tile: Tile) -> Opened:
         shape = (len(tile.rows), len(tile.columns))
@@ -170,7 +178,9 @@ class InPlace:
             return Opened(tile, shape, None, None, None)
         users = self.plan.users(tile.columns)
         bounds = None if users.bounds is None else self._upload(users.bounds)
-        return Opened(tile, shape, None, None, Lending(self._upload(users.flat), bounds))
+        signs = self.plan.contrasts(tile)
+        contrasts = None if signs is None else self._upload(signs)
+        return Opened(tile, shape, None, None, Lending(self._upload(users.flat), bounds), contrasts)
 
     def fill(self, rows: range, tile: Tile) -> None:
         """Repeat the rows in the buffer, unless they are there already, and get their donors."""
@@ -205,9 +215,7 @@ class InPlace:
         targets = tuple(t[start:stop, ...] for t in self.base.targets)
         base = tuple(b[start:stop] for b in self.base.losses)
         weights = None if self.base.weights is None else self.base.weights[start:stop]
-        return kernels.join(
-            self.problem.losses, targets, base, weights, parts, opened.mask, opened.counts, opened.lending
-        )
+        return kernels.join(self.problem.losses, targets, base, weights, parts, *opened.summed)
 
     def step(self, rows: range, opened: Opened, feature: Feature) -> Array:
         """The sums of a tile that is one block."""
@@ -241,7 +249,8 @@ class InPlace:
         if self.replaced is not None and self.replaced is not feature:
             store.restore(self.buffer, rows, d, self.replaced)
             self._check(rows, d, feature)
-        store.swap(self.buffer, rows, d, feature, self.donors)
+        order, donors = self.orders(feature), self.donors
+        store.swap(self.buffer, rows, d, feature, donors if order is None else kernels.at_places(order, donors))
         self.replaced = feature
         return self.call(store.model_input(self.buffer, len(rows) * d))
 
@@ -260,6 +269,7 @@ class Traced:
         self.problem, self.plan, self.base, self.call = problem, plan, base, call
         self.capacity = shape
         self.last: tuple[Feature, Any] | None = None
+        self.orders = RowsAtPlaces(plan, self._upload)
 
     def open(self, tile: Tile) -> Opened:
         b, d = self.capacity
@@ -276,7 +286,9 @@ class Traced:
         users = self.plan.users(tile.columns)
         index = self._upload(_padded_users(users, self.plan.n, len(tile.columns), d))
         bounds = None if users.bounds is None else self._upload(users.bounds)
-        return Opened(tile, (self.plan.n, d), mask, None, Lending(index, bounds))
+        signs = self.plan.contrasts(tile)
+        contrasts = None if signs is None else self._upload(np.pad(signs, ((0, 0), (0, d - signs.shape[1]))))
+        return Opened(tile, (self.plan.n, d), mask, None, Lending(index, bounds), contrasts)
 
     def fill(self, rows: range, tile: Tile) -> None:
         b, d = self.capacity
@@ -300,21 +312,17 @@ class Traced:
 
     def join(self, parts: list[Part], opened: Opened) -> Array:
         base = self.base
-        return self._run(
-            _traced_join, (base.targets, base.losses, base.weights, parts, opened.mask, opened.counts, opened.lending)
-        )
+        return self._run(_traced_join, (base.targets, base.losses, base.weights, parts, opened.summed))
 
     def step(self, rows: range, opened: Opened, feature: Feature) -> Array:
         base = self.base
-        return self._run(
-            _traced_step, (*self._data(feature), base.losses, base.weights, opened.mask, opened.counts, opened.lending)
-        )
+        return self._run(_traced_step, (*self._data(feature), base.losses, base.weights, opened.summed))
 
     def _data(self, feature: Feature) -> tuple[Any, ...]:
         if self.last is None or self.last[0] is not feature:
             self.last = (feature, self.problem.store.operands(feature))
         own = (self.base.predictions, self.base.slack)
-        return self.last[1], own, self.base.targets, self.rows, self.donors
+        return self.last[1], own, self.base.targets, self.rows, (self.donors, self.orders(feature))
 
     def _run(self, function: Callable[..., Any], data: tuple[Any, ...]) -> Any:
         store = self.problem.store
@@ -344,10 +352,12 @@ def _padded_users(users: Users, n: int, d: int, size: int) -> np.ndarray[Any, An
 
 
 def _traced_part(
-    context: Context, predict: Predict, operands: Any, own: Any, targets: Any, rows: Array, donors: Array
+    context: Context, predict: Predict, operands: Any, own: Any, targets: Any, rows: Array, borrowed: Any
 ) -> Part:
     assert context.switched is not None
     xp = arrays.namespace(rows)
+    donors, order = borrowed
+    donors = donors if order is None else kernels.at_places(order, donors)
     b, d = rows.shape[0], donors.shape[min(1, donors.ndim - 1)]  # donors (d,) or (b, d), values (b, d, g)
     predictions = predict(xp.reshape(context.switched(operands, rows, donors), (b * d, *context.shape)))
     repeated = tuple(kernels.repeat_rows(xp.take(t, rows, axis=0), d) for t in targets)
@@ -363,11 +373,9 @@ def _traced_join(
     base: Any,
     weights: Any,
     parts: Any,
-    mask: Any,
-    counts: Any,
-    lending: Any,
+    summed: Any,
 ) -> Array:
-    return kernels.join(context.losses, targets, base, weights, parts, mask, counts, lending)
+    return kernels.join(context.losses, targets, base, weights, parts, *summed)
 
 
 def _traced_step(
@@ -377,15 +385,13 @@ def _traced_step(
     own: Any,
     targets: Any,
     rows: Array,
-    donors: Array,
+    borrowed: Any,
     base: Any,
     weights: Any,
-    mask: Any,
-    counts: Any,
-    lending: Any,
+    summed: Any,
 ) -> Array:
     xp = arrays.namespace(rows)
-    part = _traced_part(context, predict, operands, own, targets, rows, donors)
+    part = _traced_part(context, predict, operands, own, targets, rows, borrowed)
     targets, base = (tuple(xp.take(a, rows, axis=0) for a in arrays) for arrays in (targets, base))
     weights = None if weights is None else xp.take(weights, rows)
-    return kernels.join(context.losses, targets, base, weights, [part], mask, counts, lending)
+    return kernels.join(context.losses, targets, base, weights, [part], *summed)

@@ -47,6 +47,12 @@ def switched_rows(X: Array, rows: Array, donors: Array, columns: Array, lenders:
     return xp.reshape(xp.where(columns, lent, own), (b * d, width))
 
 
+def at_places(order: Array, places: Array) -> Array:
+    """``order[places]``, (b, d) or (d,): the rows at some places of an order of them, (n,)."""
+    xp = namespace(order)
+    return xp.reshape(xp.take(order, xp.reshape(places, (-1,))), places.shape)
+
+
 def switched_operands(operands: tuple[Array, ...], rows: Array, donors: Array) -> Array:
     """`switched_rows` of the operands X and columns, and of the lenders if they are others."""
     return switched_rows(operands[0], rows, donors, *operands[1:])
@@ -192,6 +198,7 @@ def tile_sums(
     lending: Lending | None,
     flags: Array,
     whole: bool = False,
+    contrasts: Array | None = None,
 ) -> Array:
     """The sums of one tile and one loss, packed into one vector so that they travel to the host together.
 
@@ -212,11 +219,14 @@ def tile_sums(
         How far predictions moved, and whether they are valid.
     whole : bool
         Whether every cell is kept, too.
+    contrasts : array (b, d) or None
+        What D is multiplied by in one more row sum.
 
     Returns
     -------
-    array (b + d [+ n] + b + 2 [+ b d],)
-        Row sums of D = L - l, column sums of w D, donor sums of w D, row sums of D^2, the flags, and the cells D.
+    array (b + d [+ n] + b [+ b] + 2 [+ b d],)
+        Row sums of D = L - l, column sums of w D, donor sums of w D, row sums of D^2, those of D times the contrasts,
+        the flags, and the cells D.
     """
     xp = namespace(losses)
     # Subtracted and summed in the widest dtype of the device: squares of float32 losses overflow at losses of 1e19.
@@ -228,6 +238,8 @@ def tile_sums(
     if lending is not None:
         weighted = changes if weights is None else changes * weights[:, None]
         parts.insert(2, donor_sums(weighted, lending))
+    if contrasts is not None:
+        parts.append(xp.sum(changes * xp.astype(contrasts, changes.dtype, copy=False), axis=1))
     parts.append(xp.astype(flags, changes.dtype, copy=False))
     return xp.concat([*parts, xp.reshape(changes, (-1,))] if whole else parts)
 
@@ -257,6 +269,7 @@ def join(
     mask: Array | None,
     counts: Array | None,
     lending: Lending | None,
+    contrasts: Array | None = None,
 ) -> Array:
     """The packed sums of a tile, one loss after the other, from what was kept of its blocks.
 
@@ -270,7 +283,8 @@ def join(
         losses = pieces[0] if len(pieces) == 1 else xp.concat(pieces)[: base[index].shape[0], ...]
         if isinstance(function, Metric):
             losses = _losses.draw_losses(function, targets[index], losses, weights)
-        lines.append(tile_sums(losses, base[index], weights, mask, counts, lending, flags, is_whole(function)))
+        whole = is_whole(function)
+        lines.append(tile_sums(losses, base[index], weights, mask, counts, lending, flags, whole, contrasts))
     return xp.concat(lines)
 
 

@@ -6,6 +6,7 @@ Adding is associative, so blocks, devices and machines may finish in any order.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,10 @@ class Moments:
         Sum of w D over the rows of each draw; None if the plan has no draws (all pairs).
     table : array (n, columns) or None
         D itself, where all of it is wanted.
+    row_contrast : array (n,) or None
+        Sum of D times the plan's contrasts over the draws of each row, if the plan has some.
+
+    Sums of D are multiplied by ``plan.scale``, that of squares by its square; the table is not.
     """
 
     row_sum: Floats
@@ -39,17 +44,20 @@ class Moments:
     row_squares: Floats
     draw_sum: Floats | None
     table: Floats | None = None
+    row_contrast: Floats | None = None
 
 
 def joined(first: Moments, later: Moments) -> Moments:
     """The moments of some draws and of further ones."""
     assert first.draw_sum is not None
     assert later.draw_sum is not None
+    a, b = first.row_contrast, later.row_contrast
     return Moments(
         first.row_sum + later.row_sum,
         first.donor_sum + later.donor_sum,
         first.row_squares + later.row_squares,
         np.concatenate([first.draw_sum, later.draw_sum]),
+        row_contrast=None if a is None or b is None else a + b,
     )
 
 
@@ -63,17 +71,20 @@ class Accumulator:
     squares: Floats
     moved: Floats
     table: Floats | None = None
+    contrasts: Floats | None = None
 
     @classmethod
     def init(cls, plan: Plan, whole: bool = False) -> Accumulator:
         donors = None if plan.rectangular or not plan.lends else np.zeros(plan.n)
         table = np.zeros((plan.n, plan.columns)) if whole else None
-        return cls(np.zeros(plan.n), np.zeros(plan.columns), donors, np.zeros(plan.n), np.zeros(()), table)
+        contrasts = np.zeros(plan.n) if has_contrasts(plan) else None
+        return cls(np.zeros(plan.n), np.zeros(plan.columns), donors, np.zeros(plan.n), np.zeros(()), table, contrasts)
 
     @staticmethod
     def nbytes(plan: Plan) -> int:
         """Without the table, which is accounted for by who wants it."""
-        return 8 * (2 * plan.n + plan.columns + (0 if plan.rectangular else plan.n))
+        optional = (not plan.rectangular) + has_contrasts(plan)
+        return 8 * (2 * plan.n + plan.columns + optional * plan.n)
 
     def update(self, tile: Tile, sums: NDArray[np.floating], shape: tuple[int, int]) -> bool:
         """Add a tile's packed sums (see `kernels.tile_sums`); False if its predictions were not finite or not valid.
@@ -82,13 +93,17 @@ class Accumulator:
         """
         b, d = shape
         lenders = 0 if self.donors is None else self.donors.size
-        rows, columns, donors, squares, flags, cells = np.split(sums, np.cumsum([b, d, lenders, b, 2]))
+        contrasted = 0 if self.contrasts is None else b
+        cuts = np.cumsum([b, d, lenders, b, contrasted, 2])
+        rows, columns, donors, squares, contrasts, flags, cells = np.split(sums, cuts)
         squares, (moved, valid) = squares[: len(tile.rows)], flags
         self.rows[tile.rows.start : tile.rows.stop] += rows[: len(tile.rows)]
         self.columns[tile.columns.start : tile.columns.stop] += columns[: len(tile.columns)]
         if self.donors is not None:
             self.donors[...] += donors
         self.squares[tile.rows.start : tile.rows.stop] += squares
+        if self.contrasts is not None:
+            self.contrasts[tile.rows.start : tile.rows.stop] += contrasts[: len(tile.rows)]
         self.moved[...] = max(self.moved, moved)
         if self.table is not None:
             inside = cells.reshape(b, d)[: len(tile.rows), : len(tile.columns)]
@@ -98,12 +113,37 @@ class Accumulator:
     def size(self, shape: tuple[int, int]) -> int:
         """How many numbers a tile's packed sums are."""
         b, d = shape
-        return 2 * b + d + 2 + (0 if self.donors is None else self.donors.size) + (0 if self.table is None else b * d)
+        lenders = 0 if self.donors is None else self.donors.size
+        return (2 if self.contrasts is None else 3) * b + d + 2 + lenders + (0 if self.table is None else b * d)
 
     def finalize(self, plan: Plan) -> Moments:
-        """The moments; exactly zero if no prediction moved by more than rounding, for then the feature is not used."""
+        """The moments; exactly zero if no prediction moved by more than rounding, for then the feature is not used.
+
+        ``plan`` is that of the feature, which knows the rows at the places that donors were summed by.
+        """
         found = self if self.moved > 0.0 else Accumulator.init(plan, self.table is not None)
         donors = plan.donor_sums(found.columns)
         if donors is None:  # summed use by use, if at all
             donors = np.zeros(plan.n) if found.donors is None else found.donors
-        return Moments(found.rows, donors, found.squares, plan.draw_sums(found.columns), found.table)
+        if plan.ordering is not None:
+            by_place, donors = donors, np.empty(plan.n)
+            donors[plan.ordering] = by_place
+        sums = Moments(found.rows, donors, found.squares, plan.draw_sums(found.columns), found.table, found.contrasts)
+        return sums if plan.scale == 1.0 else _scaled(sums, plan.scale)
+
+
+def has_contrasts(plan: Plan) -> bool:
+    """Whether a plan wants one more sum for each row."""
+    return plan.contrasts(Tile(range(0), range(0))) is not None
+
+
+def _scaled(sums: Moments, scale: float) -> Moments:
+    """The moments of ``scale`` times D."""
+    return dataclasses.replace(
+        sums,
+        row_sum=scale * sums.row_sum,
+        donor_sum=scale * sums.donor_sum,
+        row_squares=scale**2 * sums.row_squares,
+        draw_sum=None if sums.draw_sum is None else scale * sums.draw_sum,
+        row_contrast=None if sums.row_contrast is None else scale * sums.row_contrast,
+    )

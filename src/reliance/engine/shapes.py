@@ -80,6 +80,9 @@ def fixed_bytes(problem: Problem, plan: Plan, features: int, output_bytes: int) 
         kept = 8 * (losses - metrics) + output_bytes * metrics
         # ... and the plan's ordering, the donors and their users, and one tile's losses on the way to its sums.
         held += plan.n * (features * kept + 8 * (3 + 2 + 2 * losses))
+        # What a plan of several orders keeps, and for each feature of the pass its order on the device.
+        own = plan.held_bytes(len(problem.features))
+        held += own + (8 * features * plan.n if own else 0)
     return held
 
 

@@ -172,14 +172,15 @@ class Summarizer:
         return inference.lent_units(self.base_losses, self.weights, self.plan, self.compare)
 
     def __call__(self, feature: Feature, moments: Moments) -> Summary:
+        plan = self.plan.part(feature)
         return inference.summarize(
             moments,
             self.base_losses,
             self.weights,
-            self.plan,
+            plan,
             self.compare,
             per_row=self.per_row,
-            lent=self.lent,
+            lent=self.lent if plan is self.plan else None,
             keep_rows=self.keep_rows,
             support=self.supports[feature.name],
         )

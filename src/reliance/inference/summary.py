@@ -136,14 +136,16 @@ def summarize(
     squares = np.sum(w * w * moments.row_squares)
     h = kernel(moments.row_sum, moments.donor_sum, np.asarray(squares), w, unit, lent, k)
     value = null + float(h.excess)
-    row_values = null + w * moments.row_sum / (k * h.scale)
+    changes = w * moments.row_sum / (k * h.scale)
+    row_values = null + changes
     draws = None if moments.draw_sum is None else null + moments.draw_sum / (n * h.scale)
-    fixed = 0.0 if draws is None else plan.fixed_data_error(draws)
-    error = h
+    contrasts = None if moments.row_contrast is None else w * moments.row_contrast / h.scale
+    terms = Terms(h.rows, h.donors, h.total, draws, contrasts, changes)
+    fixed = 0.0 if draws is None else plan.fixed_data_error(terms)
     if effect is not None:
         added = (effect - np.mean(effect)) * float(np.mean(w) / h.scale)  # the scale of a ratio is the base risk
         error = with_row_effect(h, added, plan.spread(added), k)
-    terms = Terms(error.rows, error.donors, error.total, draws)
+        terms = Terms(error.rows, error.donors, error.total, draws, contrasts, changes)
     influence, (population, drawn) = plan.influence(terms), plan.variance(terms)
     variance, monte_carlo = float(population), float(drawn)
     units = plan.unit_values(row_values)

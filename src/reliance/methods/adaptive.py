@@ -12,7 +12,6 @@ import numpy as np
 from reliance import inference
 from reliance._core.checks import check_choice
 from reliance._core.progress import Progress
-from reliance._core.streams import Indices
 from reliance._core.words import shown
 from reliance.engine.evaluation import evaluating
 from reliance.engine.executors import Base
@@ -23,10 +22,11 @@ from reliance.exact.protocol import Measured
 from reliance.exact.routes import Done
 from reliance.inference import freedom
 from reliance.inference.freedom import Support
-from reliance.inference.summary import Floats, Summary
+from reliance.inference.summary import Summary
 from reliance.losses.functions import has_rows
 from reliance.methods.measuring import COMPARE, base_risks, collect
-from reliance.plans import Drawn, Plan, Users
+from reliance.plans import Plan
+from reliance.plans.partial import Later
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results
 
@@ -97,41 +97,6 @@ class Until:
         return share * (1.0 if self.relative is False or compare == "ratio" else abs(risk))
 
 
-@dataclass(frozen=True)
-class _Later(Drawn):
-    """The draws of a plan from some draw on."""
-
-    plan: Plan
-    start: int
-
-    @property
-    def n(self) -> int:
-        return self.plan.n
-
-    @property
-    def lends(self) -> bool:
-        return self.plan.lends
-
-    @property
-    def draws(self) -> int:
-        return self.plan.draws - self.start
-
-    def _moved(self, columns: range) -> range:
-        return range(columns.start + self.start, columns.stop + self.start)
-
-    def cuts(self) -> tuple[int, ...]:
-        return tuple(cut - self.start for cut in self.plan.cuts() if cut > self.start)
-
-    def donors(self, rows: range, columns: range) -> range | Indices | Floats:
-        return self.plan.donors(rows, self._moved(columns))
-
-    def users(self, columns: range) -> Users:
-        return self.plan.users(self._moved(columns))
-
-    def spread(self, v: Floats) -> Floats:
-        raise TypeError("the later draws of a plan are never summarised alone")
-
-
 def measure_until(
     problem: Problem,
     plan_of: Callable[[int], Plan],
@@ -159,7 +124,7 @@ def measure_until(
         while True:
             evaluation.advance.expect(len(problem.features) * problem.n * (count - done))
             plan = plan_of(count)
-            run = evaluation.measure(_Later(plan, done))
+            run = evaluation.measure(Later(plan, done))
             moments = {
                 name: tuple(map(joined, moments[name], later)) if name in moments else later
                 for name, later in run.moments.items()

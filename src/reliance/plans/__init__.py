@@ -2,9 +2,11 @@
 
 from reliance.plans.bases import Drawn, Rectangular
 from reliance.plans.classes import Classes
+from reliance.plans.orderings import Orders
 from reliance.plans.pairs import Pairs
 from reliance.plans.permutations import Permutations
 from reliance.plans.protocol import Plan, Terms, Tile, Users, Variance, tiles
+from reliance.plans.ranked import Ranked
 from reliance.plans.resample import Resample
 from reliance.plans.shifts import EveryShift, Halves, Shifts, every_shift, halves
 
@@ -13,9 +15,11 @@ __all__ = [
     "Drawn",
     "EveryShift",
     "Halves",
+    "Orders",
     "Pairs",
     "Permutations",
     "Plan",
+    "Ranked",
     "Rectangular",
     "Resample",
     "Shifts",

@@ -8,8 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.streams import Indices
+from reliance.data.features import Feature
 from reliance.plans import variances
 from reliance.plans.protocol import Floats, Plan, Terms, Tile, Users, Variance
+
+
+def drawn(terms: Terms) -> Floats:
+    """The values of the draws, of a plan that has some."""
+    return np.zeros(0) if terms.draws is None else terms.draws
 
 
 class Drawn:
@@ -47,6 +53,20 @@ class Drawn:
     def lends(self) -> bool:
         return True
 
+    @property
+    def scale(self) -> float:
+        return 1.0
+
+    @property
+    def ordering(self) -> Indices | None:
+        return None
+
+    def part(self: Plan, feature: Feature) -> Plan:
+        return self
+
+    def held_bytes(self, features: int) -> int:
+        return 0
+
     def cuts(self) -> tuple[int, ...]:
         return ()
 
@@ -54,6 +74,9 @@ class Drawn:
         return None
 
     def counts(self, columns: range) -> Floats | None:
+        return None
+
+    def contrasts(self, tile: Tile) -> NDArray[np.int8] | None:
         return None
 
     def users(self: Plan, columns: range) -> Users:
@@ -88,8 +111,8 @@ class Drawn:
         """Not known."""
         return variances.unknown(terms.rows)
 
-    def fixed_data_error(self, draws: Floats) -> float:
-        return variances.independent_error(draws)
+    def fixed_data_error(self, terms: Terms) -> float:
+        return variances.independent_error(drawn(terms))
 
     def row_errors(self: Plan, row_sum: Floats, row_squares: Floats) -> Floats:
         return variances.row_errors(row_sum, row_squares, self.draws, float(self.draws))
@@ -136,7 +159,7 @@ class EveryPair:
     def variance(self, terms: Terms) -> Variance:
         return variances.pairs_variance(terms.rows, terms.donors)
 
-    def fixed_data_error(self, draws: Floats) -> float:
+    def fixed_data_error(self, terms: Terms) -> float:
         return 0.0
 
     def row_errors(self, row_sum: Floats, row_squares: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Plans of a part of the pairs: some of the rows, or some of the donors."""
+"""Plans of a part of the pairs: some of the rows, some of the donors, or the later draws."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.streams import Indices
+from reliance.data.features import Feature
 from reliance.plans.bases import Drawn, Rectangular
 from reliance.plans.classes import Classes
 from reliance.plans.pairs import Pairs
@@ -108,3 +109,56 @@ class SomeDonors(Rectangular):
     def mask(self, tile: Tile) -> NDArray[np.bool_]:
         rows = np.arange(tile.rows.start, tile.rows.stop)
         return np.not_equal(rows[:, None], self.chosen[tile.columns.start : tile.columns.stop])
+
+
+@dataclass(frozen=True, eq=False)
+class Later(Drawn):
+    """The draws of a plan from some draw on. Its sums are joined with those of the earlier ones, never used alone."""
+
+    plan: Plan
+    start: int
+
+    @property
+    def n(self) -> int:
+        return self.plan.n
+
+    @property
+    def lends(self) -> bool:
+        return self.plan.lends
+
+    @property
+    def draws(self) -> int:
+        return self.plan.draws - self.start
+
+    @property
+    def scale(self) -> float:
+        return self.plan.scale
+
+    @property
+    def ordering(self) -> Indices | None:
+        return self.plan.ordering
+
+    def part(self, feature: Feature) -> Plan:
+        own = self.plan.part(feature)
+        return self if own is self.plan else Later(own, self.start)
+
+    def held_bytes(self, features: int) -> int:
+        return self.plan.held_bytes(features)
+
+    def _moved(self, columns: range) -> range:
+        return range(columns.start + self.start, columns.stop + self.start)
+
+    def cuts(self) -> tuple[int, ...]:
+        return tuple(cut - self.start for cut in self.plan.cuts() if cut > self.start)
+
+    def donors(self, rows: range, columns: range) -> range | Indices | Floats:
+        return self.plan.donors(rows, self._moved(columns))
+
+    def contrasts(self, tile: Tile) -> NDArray[np.int8] | None:
+        return self.plan.contrasts(Tile(tile.rows, self._moved(tile.columns)))
+
+    def users(self, columns: range) -> Users:
+        return self.plan.users(self._moved(columns))
+
+    def spread(self, v: Floats) -> Floats:
+        raise TypeError("the later draws of a plan are never summarised alone")

@@ -43,7 +43,7 @@ class Permutations(Drawn):
         return total
 
     def variance(self, terms: Terms) -> Variance:
-        r, c, total, _ = terms
+        r, c, total = terms.rows, terms.donors, terms.total
         if self.draws < 3:
             return variances.few_draws_variance(r, c, total, self.draws)
         return variances.permutations_variance(r, c, total, self.spread(r), self.draws)

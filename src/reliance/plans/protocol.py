@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from reliance._core.arrays import Array
 from reliance._core.streams import Indices
+from reliance.data.features import Feature
 
 Floats = NDArray[np.float64]
 
@@ -42,12 +43,16 @@ class Terms(NamedTuple):
 
     ``rows (n,)``: r, its means over the draws of each row. ``donors (n,)``: c, its sums over the uses of each donor,
     over K. ``total ()``: its sum of squares. ``draws (K,)``: the values of the draws, None if there are none.
+    ``contrasts (n,)``: for a plan that has contrasts, the row sums of w D times them, in the units of h, and
+    ``changes (n,)``: the row means of w D in the same units.
     """
 
     rows: Floats
     donors: Floats
     total: Floats
     draws: Floats | None = None
+    contrasts: Floats | None = None
+    changes: Floats | None = None
 
 
 class Variance(NamedTuple):
@@ -102,6 +107,27 @@ class Plan(Protocol):
         """Whether the uses of each donor are summed: not of new values, nor where only single rows are wanted."""
         ...
 
+    @property
+    def scale(self) -> float:
+        """What changes D are multiplied by, so that their mean estimates the mean over pairs of different rows."""
+        ...
+
+    @property
+    def ordering(self) -> Indices | None:
+        """``(n,)``: the row at each place, where the donors of the plan that this is a part of are places."""
+        ...
+
+    def part(self, feature: Feature) -> Plan:
+        """The plan of one feature, whose donors are row numbers; the plan itself, if all features share their donors.
+
+        The donors and `users` of a plan with parts are places of an order that each feature has for itself.
+        """
+        ...
+
+    def held_bytes(self, features: int) -> int:
+        """What the plan keeps on the host beyond one ordering of the rows, if so many features are measured."""
+        ...
+
     def cuts(self) -> tuple[int, ...]:
         """Columns at which a tile must end."""
         ...
@@ -119,6 +145,10 @@ class Plan(Protocol):
 
     def counts(self, columns: range) -> Floats | None:
         """How many donors each column of a rectangle stands for; None: one each."""
+        ...
+
+    def contrasts(self, tile: Tile) -> NDArray[np.int8] | None:
+        """``(b, d)``: what the changes of a row are multiplied by in one more sum of them; None: there is none."""
         ...
 
     def users(self, columns: range) -> Users:
@@ -153,7 +183,7 @@ class Plan(Protocol):
         """Of the estimate over new data and new draws."""
         ...
 
-    def fixed_data_error(self, draws: Floats) -> float:
+    def fixed_data_error(self, terms: Terms) -> float:
         """Standard error over the draws alone (nan where one draw says nothing about its spread)."""
         ...
 

@@ -9,8 +9,8 @@ import numpy as np
 from reliance._core import streams
 from reliance._core.streams import Indices
 from reliance.plans import variances
-from reliance.plans.bases import Drawn
-from reliance.plans.protocol import Floats, Terms, Variance
+from reliance.plans.bases import Drawn, drawn
+from reliance.plans.protocol import Terms, Variance
 
 
 @dataclass(frozen=True)
@@ -28,5 +28,5 @@ class Resample(Drawn):
     def variance(self, terms: Terms) -> Variance:
         return variances.resample_variance(terms.rows, terms.donors, terms.total, self.draws)
 
-    def fixed_data_error(self, draws: Floats) -> float:
-        return variances.merrick_error(draws)
+    def fixed_data_error(self, terms: Terms) -> float:
+        return variances.merrick_error(drawn(terms))

@@ -11,7 +11,7 @@ import numpy as np
 from reliance._core import streams
 from reliance._core.streams import Indices
 from reliance.plans import variances
-from reliance.plans.bases import Drawn, EveryPair
+from reliance.plans.bases import Drawn, EveryPair, drawn
 from reliance.plans.protocol import Floats, Terms, Users, Variance
 
 
@@ -103,22 +103,24 @@ class Shifts(Drawn):
         return total
 
     def variance(self, terms: Terms) -> Variance:
-        r, c, total, draws = terms
+        r, c, total = terms.rows, terms.donors, terms.total
         if self.draws >= self.n - 1:
             found = variances.pairs_variance(r, c)
             # Beyond one whole ordering the draws' own spread says what they add.
-            return found if draws is None else found._replace(monte_carlo=np.asarray(self.fixed_data_error(draws) ** 2))
+            if terms.draws is None:
+                return found
+            return found._replace(monte_carlo=np.asarray(self.fixed_data_error(terms) ** 2))
         if self.draws < 3:
             return variances.few_draws_variance(r, c, total, self.draws)
         indicator, order = np.zeros(self.n), self.order
         indicator[self.shifts] = 1.0
         return variances.shifts_variance(r[order], c[order], total, indicator, self.draws)
 
-    def fixed_data_error(self, draws: Floats) -> float:
+    def fixed_data_error(self, terms: Terms) -> float:
         k, share = self.draws, variances.shifts_share(self.draws, self.n)
         if share == 0.0:
             return 0.0
-        return float(np.sqrt(share * np.var(draws, ddof=1)) / k) if k > 1 else math.nan
+        return float(np.sqrt(share * np.var(drawn(terms), ddof=1)) / k) if k > 1 else math.nan
 
     def row_errors(self, row_sum: Floats, row_squares: Floats) -> Floats:
         return variances.row_errors(row_sum, row_squares, self.draws, variances.shifts_share(self.draws, self.n))
@@ -160,7 +162,7 @@ class Halves(Shifts):
     def variance(self, terms: Terms) -> Variance:
         return variances.halves_variance(terms.rows[self.order])
 
-    def fixed_data_error(self, draws: Floats) -> float:
+    def fixed_data_error(self, terms: Terms) -> float:
         return math.nan
 
 

@@ -8,6 +8,7 @@ on the device of its arrays, and can be traced; errors over the draws alone are 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -108,6 +109,62 @@ def permutations_variance(r: Array, c: Array, total: Array, lent: Array, draws: 
     monte_carlo = xp.maximum(noise, _scalar(r, 0.0)) * q
     found = xp.maximum(moments, monte_carlo)
     # Both estimates below 0 (a few rows only) must not make an interval of no width.
+    return Variance(xp.where(found > 0.0, found, 0.5 * _spread2(r)) / n, monte_carlo / n)
+
+
+class RankedEffects(NamedTuple):
+    """What ranks tell about the donors and the noise, q = 1/K; arrays ``(n,)`` by row, the rest 0-d.
+
+    ``donors``: b, their effects. ``kept``: the same without what is noise in them. ``within``: W, the variance of h
+    within rows. ``noise``: nu, the variance of the noise of b. ``within_windows``: Var b_w, that of b within windows.
+    """
+
+    donors: Array
+    kept: Array
+    within: Array
+    noise: Array
+    within_windows: Array
+
+
+def ranked_effects(r: Array, between: Array, inside: Array, total: Array, draws: int, windows: int) -> RankedEffects:
+    """Effects of the donors of ranks, from their terms freed of their borrowers' row effects, c~ = c - lent / K.
+
+    ``between``: cb, the mean of c~ over the window of each donor, ``inside``: cw = c~ - cb. Donors' effects are smooth
+    between windows, where every row meets all of them, and noisy within: taking each row's mean away leaves the
+    variance Var b + Var e within rows, and within windows c~ has (1 - q)^2 of that of b, besides noise.
+    """
+    xp = namespace(r, between, inside)
+    n, q, nothing = r.shape[0], 1.0 / draws, _scalar(r, 0.0)
+    within = xp.maximum((total - draws * xp.sum(r**2)) / (n * draws), nothing)
+    apart = within - xp.mean(between**2)
+    spread = xp.sum(inside**2) / (n - windows) if n > windows else nothing
+    noise = xp.maximum(((1.0 - q + q**2) * apart - spread) / (1.0 - q) ** 2, nothing)
+    most = spread / (1.0 - q) ** 2
+    own = xp.minimum(xp.maximum((apart - noise) / (1.0 - q), nothing), most)
+    nu = (q * noise + q**2 * (1.0 - q) * own) / (1.0 - q) ** 2
+    safe = xp.where(most > 0.0, most, xp.ones_like(most))
+    keep = xp.where(most > 0.0, xp.maximum(1.0 - nu / safe, nothing), nothing)
+    single = inside / (1.0 - q)
+    return RankedEffects(between + single, between + keep * single, within, nu, own)
+
+
+def ranked_monte_carlo(contrasts: Array, effects: RankedEffects, draws: int, left: int = 0) -> Array:
+    """N times the variance over the draws alone of K >= 2 draws by ranks, on the safe side.
+
+    ``contrasts (n,)``: T, for each row the sum of its changes with signs that alternate between windows, of mean square
+    1. What a row's mean has of chance, T has, too, and besides it only what such signs leave of a smooth curve.
+    ``left``: draws of a cycle that is not complete, which do not meet all windows: counted as if they were independent.
+    """
+    xp = namespace(contrasts)
+    return xp.minimum((_spread2(contrasts) + left * effects.within) / draws**2, effects.within / draws)
+
+
+def ranked_variance(r: Array, effects: RankedEffects, monte_carlo: Array, draws: int) -> Variance:
+    """K >= 3 draws by ranks: n Var = s2(r + b), less the noise of b and what r has of donors within windows."""
+    xp = namespace(r)
+    n = r.shape[0]
+    moments = _spread2(r + effects.donors) - effects.noise - effects.within_windows / draws
+    found = xp.maximum(moments, monte_carlo)
     return Variance(xp.where(found > 0.0, found, 0.5 * _spread2(r)) / n, monte_carlo / n)
 
 
