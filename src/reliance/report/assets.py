@@ -8,7 +8,7 @@ STYLE = """
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; scroll-behavior: smooth; }
 body { margin: 0; background: #fff; color: var(--ink); overflow-wrap: anywhere;
-  font: 400 1.0625rem/1.6 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, sans-serif; }
+  font: 400 1.0625rem/1.6 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif; }
 header, nav, main, footer { max-width: 46rem; margin: 0 auto; padding: 0 1.25rem; }
 header { padding-top: 3rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .4rem; letter-spacing: -.01em; font-weight: 650; }
@@ -23,7 +23,8 @@ b { font-weight: 600; }
 .meta { color: var(--soft); margin: 0; }
 .skip { position: absolute; left: -999rem; }
 .skip:focus { left: 1rem; top: 1rem; background: #fff; padding: .3rem .6rem; }
-nav ul { list-style: none; margin: 1.1rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: .1rem 1.1rem; font-size: .95rem; }
+nav ul { list-style: none; margin: 1.1rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: .1rem 1.1rem;
+  font-size: .95rem; }
 nav li { margin: 0; }
 section.summary { background: var(--pale); border-radius: 6px; padding: .35rem 1.4rem 1rem; margin: 1.6rem 0 0; }
 section.summary h2 { border: 0; margin: .4rem 0 0; padding-top: .5rem; }
@@ -36,7 +37,8 @@ figcaption { margin-top: .25rem; }
 .pair figure { margin: .8rem 0; }
 .scroll { overflow-x: auto; margin: 1.4rem 0 .4rem; }
 .scroll:focus-visible, button:focus-visible, a:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
-table { border-collapse: collapse; width: 100%; font-size: .95rem; line-height: 1.35; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; width: 100%; font-size: .95rem; line-height: 1.35;
+  font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: 600; padding: 0 0 .45rem; }
 th, td { padding: .32rem 0 .32rem .9rem; text-align: right; white-space: nowrap; vertical-align: baseline; }
 th.name { text-align: left; padding-left: 0; white-space: normal; min-width: 7rem; overflow-wrap: anywhere; }
@@ -54,11 +56,11 @@ dl.columns { display: grid; grid-template-columns: max-content 1fr; gap: .05rem 
 dl.columns dt { color: var(--ink); max-width: 11rem; }
 dl.columns dd { margin: 0; }
 pre, code { font: .875rem/1.5 ui-monospace, "SFMono-Regular", Menlo, Consolas, "Liberation Mono", monospace; }
-pre { background: var(--pale); padding: .7rem .9rem; border-radius: 6px; white-space: pre-wrap; overflow-wrap: anywhere; }
+pre { background: var(--pale); padding: .7rem .9rem; border-radius: 6px; white-space: pre-wrap; }
 .note { border-left: 4px solid #b45309; background: #fdf6ec; padding: .6rem 1rem; border-radius: 0 6px 6px 0; }
 footer { color: var(--soft); font-size: .875rem; padding-top: 2.5rem; padding-bottom: 3rem; }
-.tip { position: fixed; z-index: 9; max-width: 19rem; background: var(--ink); color: #fff; font-size: .85rem; line-height: 1.4;
-  padding: .35rem .6rem; border-radius: 4px; pointer-events: none; }
+.tip { position: fixed; z-index: 9; max-width: 19rem; background: var(--ink); color: #fff; font-size: .85rem;
+  line-height: 1.4; padding: .35rem .6rem; border-radius: 4px; pointer-events: none; }
 .tip[hidden] { display: none; }
 @media (max-width: 36rem) {
   body { font-size: 1rem; }
@@ -117,7 +119,7 @@ SCRIPT = """
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
 
   const inWords = new Intl.Collator(undefined, { numeric: true });
-  const number = (cell) => { const v = cell.dataset.value; return v === "inf" ? Infinity : v === "-inf" ? -Infinity : Number(v); };
+  const number = (cell) => Number(cell.dataset.value.replace("inf", "Infinity"));
   const compare = (place, down) => (one, other) => {
     const a = one.cells[place], b = other.cells[place];
     if (a.dataset.value === undefined) return (down ? -1 : 1) * inWords.compare(a.textContent, b.textContent);

@@ -41,7 +41,7 @@ def extrapolation(question: Question, before: Mapping[str, Any]) -> Part:
         [
             (
                 "Distance ratio",
-                "Mean distance of replaced rows to the nearest real row, over that of the rows.",
+                "Mean distance to the nearest real row: replaced rows over real ones.",
                 result.values,
             )
         ]
@@ -80,8 +80,7 @@ def extrapolation(question: Question, before: Mapping[str, Any]) -> Part:
                 ]
             ),
         )
-    said = {key: value for key, value in options.items() if value is not None}
-    call = wording.call("extrapolation_check", "X", said)
+    call = wording.call("extrapolation_check", "X", options)
     return Part(found, join([paragraph(*lead), picture, table]), call, (), cautions)
 
 
@@ -125,12 +124,8 @@ def curves(question: Question, before: Mapping[str, Any]) -> Part:
     ]
     options = {"pairs": "all", "features": chosen, "keep": "curves", **question.shared}
     arguments = "model, X, y" if rows == question.rows.n else "model, X_sample, y_sample"
-    said = {key: value for key, value in options.items() if value is not None}
-    return Part(
-        result,
-        join([lead, element("div", *pictures, class_="pair")]),
-        wording.call("model_reliance", arguments, said),
-    )
+    call = wording.call("model_reliance", arguments, options)
+    return Part(result, join([lead, element("div", *pictures, class_="pair")]), call)
 
 
 def _is_single(question: Question, name: str) -> bool:
@@ -183,28 +178,24 @@ def _curve_words(name: str, curve: Curve, output: int | None) -> str:
 
 def linear_class(question: Question, before: Mapping[str, Any]) -> Part:
     """The range of reliance over all linear models that predict these rows well."""
-    importance = _regression(question, before)
+    _check_regression(question, before)
     options = {"features": question.features, "names": question.names, "rng": question.key, "run": question.run}
     result = model_class_reliance(LinearClass(), question.X, question.y, epsilon=EPSILON, **options)
-    order = np.argsort(-result.achieved_lower, kind="stable")
-    shown = result._taken(order)
+    shown = result._taken(np.argsort(-result.achieved_lower, kind="stable"))
     parts = [
-        (
-            "Least",
-            "The least that any good linear model relies on the feature: loss with values from others, over loss.",
-            shown.lower,
-        ),
-        ("Most", "The most that any good linear model does.", shown.upper),
+        ("Least", "Loss with values from other rows over loss, for the model that relies least.", shown.lower),
+        ("Most", "The same for the model that relies most.", shown.upper),
     ]
-    own = dict(zip(importance.names, importance.replaced_risk / importance.base_risk, strict=True))
-    parts.append(
-        ("This model", "The same ratio of the model of this report.", np.array([own[name] for name in shown.names]))
-    )
+    importance, mine = before.get("importance"), ""
+    if importance is not None:
+        own = dict(zip(importance.names, importance.replaced_risk / importance.base_risk, strict=True))
+        parts.append(("This model", "The same for the model of this report.", np.array([own[k] for k in shown.names])))
+        mine = f"; this model: {number(importance.base_risk)}"
     needed = [name for name, low in zip(shown.names, shown.lower, strict=True) if low > 1.0 + 1e-6]
     lead = paragraph(
-        "Other models may predict as well in other ways. Of all linear models whose mean squared error on these rows is "
-        f"within {EPSILON:.0%} of the best one's ({number(result.reference_risk)}; this model: "
-        f"{number(importance.base_risk)}), how little and how much does any rely on a feature? 1 means not at all."
+        "Other models may predict as well in other ways. Of all linear models whose mean squared error on these rows "
+        f"is within {EPSILON:.0%} of the best one's ({number(result.reference_risk)}{mine}), how "
+        "little and how much does any rely on a feature? 1 means not at all."
     )
     picture = figures.figure(
         lambda ax: shown.plot(ax=ax),
@@ -218,21 +209,17 @@ def linear_class(question: Question, before: Mapping[str, Any]) -> Part:
         findings = (join(["No good linear model does without ", wording.names(needed), "."]),)
     else:
         findings = (Html("There is no feature that every good linear model needs."),)
-    said = {key: value for key, value in {"epsilon": EPSILON, **options}.items() if value is not None}
-    call = wording.call("model_class_reliance", "rl.LinearClass(), X, y", said)
+    call = wording.call("model_class_reliance", "rl.LinearClass(), X, y", {"epsilon": EPSILON, **options})
     return Part(result, join([lead, picture, table]), call, findings)
 
 
-def _regression(question: Question, before: Mapping[str, Any]) -> Importance:
-    """The importance, if linear models of these rows are a context for it."""
-    found = before.get("importance")
-    if not isinstance(found, Importance):
-        raise DoesNotApply("it stands beside the importances, which were not measured")
-    rows = question.rows
-    if found.loss != "squared_error" or rows.y is None or len(rows.y.shape) > 1:
+def _check_regression(question: Question, before: Mapping[str, Any]) -> None:
+    """Whether linear models of these rows are a context for the importances."""
+    rows, found = question.rows, before.get("importance")
+    loss = question.loss_name if found is None else found.loss
+    if loss != "squared_error" or rows.y is None or len(rows.y.shape) > 1:
         raise DoesNotApply("it is for regression: one number per row to predict, measured by squared error")
     if rows.coded or len(rows.shape) != 1:
         raise DoesNotApply("it is for tables of numbers, and some columns are not numbers")
     if rows.n <= rows.flat.shape[1] + 1:
         raise DoesNotApply(f"{rows.n} rows are too few to fit a linear model of {rows.flat.shape[1]} features")
-    return found

@@ -1,4 +1,4 @@
-"""Figures of results as part of a page: drawn by the results themselves, all of one width, with words for who sees none."""
+"""Figures of results as part of a page: drawn by the results themselves, with words for those who do not see them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def figure(draw: Callable[[Axes], object], alt: str, *, height: float, width: fl
         made = Figure(figsize=(width, height), layout="constrained")
         ax = made.add_subplot()
         draw(ax)
-        caption = _take_caption(ax)
+        caption = _take_words(ax)
         source = _encoded(made)
     # The page is as wide as the figure at most; its height is known before it is there.
     image = element("img", src=source, alt=alt, width=round(96 * width), height=round(96 * height))
-    return element("figure", image, element("figcaption", caption) if caption else None)
+    return element("figure", image, element("figcaption", caption))
 
 
 def by_feature(count: int, lines: int = 1, most: int = 30) -> float:
@@ -43,14 +43,15 @@ def by_feature(count: int, lines: int = 1, most: int = 30) -> float:
     return 1.3 + each * min(count, most)
 
 
-def _take_caption(ax: Axes) -> str:
-    """The words of a figure's caption, which is taken out of it: the page has them as text."""
-    for found in list(ax.texts):
-        if found.get_gid() == "caption":
-            words = " ".join(found.get_text().replace(r"\$", "$").split())
-            found.remove()
-            return words[:1].upper() + words[1:] + "." if words else ""
-    return ""
+def _take_words(ax: Axes) -> str:
+    """Title and caption of a figure, which are taken out of it: the page has them as text."""
+    said = [ax.get_title()]
+    ax.set_title("")
+    for found in [one for one in ax.texts if one.get_gid() == "caption"]:
+        said.append(found.get_text())
+        found.remove()
+    words = [" ".join(part.replace(r"\$", "$").split()) for part in said]
+    return ". ".join(part for part in words if part) + "."
 
 
 def _encoded(made: Figure) -> str:

@@ -7,12 +7,18 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 # Neither HTML nor UTF-8 can hold these: control characters, halves of surrogate pairs, and what is no character.
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _VOID = frozenset({"img", "meta", "link", "br"})
 _LARGE, _SMALL = 1e7, 1e-4  # numbers outside are written with a power of ten
 _DIGITS = 4  # of the largest number of a column
+
+Numbers: TypeAlias = Sequence[float] | NDArray[np.float64]
 
 
 class Html(str):
@@ -22,8 +28,13 @@ class Html(str):
 
 
 def text(value: object) -> Html:
-    """Any value as text of a page, also within the quotes of an attribute."""
-    return value if isinstance(value, Html) else Html(escape(_UNFIT.sub("\ufffd", str(value)), quote=True))
+    """Any value as content of an element: HTML stays, all else is escaped."""
+    return value if isinstance(value, Html) else Html(escaped(value))
+
+
+def escaped(value: object) -> str:
+    """Any value as characters that mean themselves, in content and within the quotes of an attribute."""
+    return escape(_UNFIT.sub("\ufffd", str(value)), quote=True)
 
 
 def element(tag: str, *children: object, **attributes: object) -> Html:
@@ -33,10 +44,8 @@ def element(tag: str, *children: object, **attributes: object) -> Html:
         if value is None or value is False:
             continue
         key = name.rstrip("_").replace("_", "-")
-        # What is HTML as content need not be as the value of an attribute.
-        words.append(
-            key if value is True else f'{key}="{text(str.__str__(value) if isinstance(value, str) else value)}"'
-        )
+        # What is HTML already as content is not as the value of an attribute.
+        words.append(key if value is True else f'{key}="{escaped(value)}"')
     opened = f"<{' '.join(words)}>"
     if tag in _VOID:
         return Html(opened)
@@ -111,7 +120,7 @@ class Column:
     written: Sequence[str]
 
 
-def columns(parts: Sequence[tuple[str, str, Sequence[float]]]) -> list[Column]:
+def columns(parts: Sequence[tuple[str, str, Numbers]]) -> list[Column]:
     """Columns of one unit: they share their decimals."""
     every = [float(v) for _, _, values in parts for v in values]
     written, found, start = numbers(every), [], 0

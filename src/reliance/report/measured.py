@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from reliance.methods.replacement import permutation_importance
 from reliance.methods.splits import compare_splits
 from reliance.plots.wording import loss_in_words
 from reliance.report import figures, html, wording
-from reliance.report.html import Html, element, join, number, paragraph
+from reliance.report.html import Html, join, number, paragraph
 from reliance.report.question import Question
 from reliance.report.wording import ALPHA, LEVEL
 from reliance.results.comparisons import RelativeImportance
@@ -59,9 +60,7 @@ def importance(question: Question, before: Mapping[str, Any]) -> Part:
         means = f"The importance as a share of the {loss} on the rows as they are, {number(base)}."
         columns.append(html.Column("Relative", means, list(share), [wording.percent(v) for v in share]))
     if tests is not None:
-        means = (
-            "How likely so large an importance would be for a feature without any; adjusted for several tests (Holm)."
-        )
+        means = "Chance of so large an importance if the feature had none; adjusted for several tests (Holm)."
         columns.append(html.Column("p", means, list(tests), [html.p_value(p) for p in tests]))
     picture = figures.figure(
         lambda ax: result.plot(ax=ax),
@@ -114,16 +113,9 @@ def _importance_findings(result: Importance, low: Floats, high: Floats, tests: F
                 )
             )
         if rest:
-            what = "no importance" if clear else "that none of them matters"
-            found.append(
-                join(
-                    [
-                        f"For {wording.count(len(rest), 'feature')} the data cannot rule out {what}: ",
-                        wording.names(rest),
-                        ".",
-                    ]
-                )
-            )
+            what = "it does not matter" if len(rest) == 1 else "they do not matter"
+            many = wording.count(len(rest), "feature")
+            found.append(join([f"For {many} the data cannot rule out that {what}: ", wording.names(rest), "."]))
     return tuple(found)
 
 
@@ -160,8 +152,8 @@ def splits(question: Question, before: Mapping[str, Any]) -> Part:
     loss = wording.loss(result.on_test)
     train, test = number(result.on_train.base_risk), number(result.on_test.base_risk)
     lead = paragraph(
-        f"On its {result.on_train.n:,} training rows the model's {loss} is {train}, on the {result.on_test.n:,} test rows "
-        f"{test}. A feature that matters much more in training is one the model overfits with."
+        f"On its {result.on_train.n:,} training rows the model's {loss} is {train}, on the {result.on_test.n:,} test "
+        f"rows {test}. A feature that matters much more in training is one the model overfits with."
     )
     picture = figures.figure(
         lambda ax: shown.plot("bar", ax=ax),
@@ -171,7 +163,7 @@ def splits(question: Question, before: Mapping[str, Any]) -> Part:
     )
     table = html.table("Importance on training and test rows", wording.labels(shown.names), columns)
     findings = (Html(html.text(f"The model's {loss} is {train} on the training rows and {test} on the test rows.")),)
-    cautions = ()
+    cautions: tuple[Html, ...] = ()
     if over:
         cautions = (
             join(["The model overfits with ", wording.names(over), ": more important in training than on test rows."]),
@@ -189,15 +181,15 @@ def given(question: Question, before: Mapping[str, Any]) -> Part:
     """What is left of an importance once other features are known."""
     chosen = question.most_important(before.get("importance"), GIVEN_FEATURES)
     options = {"draws": question.draws, "features": question.only(chosen), **question.shared}
-    result = relative_importance(question.model, question.X, question.y, given=question.given, **options)
-    assert isinstance(result, RelativeImportance)
+    result, sampler = _drawn(question, options)
     nothing, *sets = list(result)
     some = ""
     if len(chosen) < len(question.rows.features):
         some = f" Measured for the {len(chosen)} most important of {len(question.rows.features)} features."
     lead = paragraph(
         "Features that go together share what they tell the model. Here a feature gets values that fit what is given: "
-        "what is left of its importance is what it alone contributes." + some
+        "what is left of its importance is what it alone contributes." + some,
+        sampler,
     )
     picture = figures.figure(
         lambda ax: result.plot(ax=ax),
@@ -212,9 +204,27 @@ def given(question: Question, before: Mapping[str, Any]) -> Part:
     call = wording.call(
         "relative_importance",
         "model, X, y",
-        {"given": dict(question.given.variables), **_said(question, options)},  # type: ignore[arg-type]
+        {"given": Html(repr(dict(question.given.variables))), **_said(question, options)},  # type: ignore[arg-type]
     )
     return Part(result, join([lead, picture, *tables]), call, tuple(findings))
+
+
+def _drawn(question: Question, options: Mapping[str, Any]) -> tuple[RelativeImportance, str]:
+    """By the default sampler; among the rows of a tree's leaf, if it cannot draw these columns and nobody chose it."""
+    words = ""
+    try:
+        found = relative_importance(question.model, question.X, question.y, given=question.given, **options)
+    except (TypeError, ValueError) as error:
+        if question.chose_sampler:
+            raise
+        leaves = dataclasses.replace(question.given, sampler="leaves")
+        try:
+            found = relative_importance(question.model, question.X, question.y, given=leaves, **options)
+        except Exception:
+            raise error from None  # what is wrong with both was wrong before
+        words = " Values are taken from rows in the same leaf of a tree, because not all columns are plain numbers."
+    assert isinstance(found, RelativeImportance)
+    return found, words
 
 
 def _change_table(result: RelativeImportance, nothing: str, one: str) -> Html:
@@ -275,8 +285,8 @@ def _p_values(result: Any) -> Floats | None:
 
 
 def _said(question: Question, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as they stand in a call: names of features in place of positions; what are defaults is left out."""
+    """Options as they stand in a call: names of features in place of positions."""
     said = dict(options)
     if isinstance(said.get("features"), dict) and question.features is None:
         said["features"] = list(said["features"])
-    return {key: value for key, value in said.items() if value is not None}
+    return said

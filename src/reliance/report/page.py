@@ -46,8 +46,8 @@ def page(question: Question, outcomes: Sequence[Outcome], call: str, left_out: M
     """The HTML of a report."""
     title = f"What does {question.title} rely on?"
     parts = [_section(outcome) for outcome in outcomes]
-    links = [("summary", "Summary"), *((outcome.name, outcome.title) for outcome in outcomes)]
-    links += [("warnings", "Warnings"), ("repeat", "How to repeat this")]
+    links = [("summary", "Summary"), *((outcome.name, outcome.brief) for outcome in outcomes)]
+    links += [("warnings", "Warnings"), ("repeat", "Repeat")]
     contents = [element("a", words, href=f"#{name}") for name, words in links]
     body = element(
         "body",
@@ -110,9 +110,8 @@ def _importance(outcomes: Sequence[Outcome]) -> Importance | None:
 def _summary(question: Question, outcomes: Sequence[Outcome]) -> Html:
     findings = [finding for one in outcomes if one.part is not None for finding in one.part.findings]
     cautions: list[Html] = [caution for one in outcomes if one.part is not None for caution in one.part.cautions]
-    for one in outcomes:
-        if one.failed:
-            cautions.append(join(["The part “", one.title, "” could not be done; it says why."]))
+    failed = [one.title for one in outcomes if one.failed]
+    cautions += [join(["The part “", title, "” could not be done; it says why."]) for title in failed]
     many = len(_messages(outcomes))
     if many:
         cautions.append(join([element("a", wording.count(many, "warning"), href="#warnings"), " came up."]))
@@ -132,8 +131,8 @@ def _sureness(result: Importance) -> list[Html]:
     loss = wording.loss(result)
     why = f" ({result.why_loss})" if result.why_loss else ""
     measured = (
-        f"Measured on {wording.count(result.n, 'row')} by the {loss}{why}, which is {number(result.base_risk)} on the rows as "
-        "they are."
+        f"Measured on {wording.count(result.n, 'row')} by the {loss}{why}, which is {number(result.base_risk)} on "
+        "the rows as they are."
     )
     if np.isnan(result.std_error).all():
         return [paragraph(f"{measured} For this loss no interval is known: the values have an error of unknown size.")]
@@ -207,7 +206,8 @@ def _model(question: Question) -> str:
 
 
 def _made() -> str:
-    return f"Made with reliance {_version('reliance')} on {datetime.now(UTC):%d %B %Y, %H:%M} UTC. This file needs no network."
+    now = f"{datetime.now(UTC):%d %B %Y, %H:%M} UTC"
+    return f"Made with reliance {_version('reliance')} on {now}. This file needs no network."
 
 
 def _versions() -> dict[str, str]:

@@ -20,13 +20,14 @@ from reliance.data import rows as data
 from reliance.data.rows import Rows
 from reliance.losses.functions import resolve_all
 from reliance.models.calling import name_of
+from reliance.models.default_losses import default_loss
 from reliance.results.importance import Importance
 from reliance.samplers.given import Given, as_given
 
 NOTHING, REST = "nothing", "all other features"
 
 
-class DoesNotApply(Exception):
+class DoesNotApply(ValueError):
     """A section that has nothing to say about this model or these rows, and why."""
 
 
@@ -46,6 +47,7 @@ class Question:
     key: int
     run: Run | None
     rows: Rows
+    chose_sampler: bool
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -60,6 +62,13 @@ class Question:
             return short(" + ".join(name_of(step[-1]) for step in steps), 80)
         name = short(name_of(self.model), 80)
         return "a function" if name == "<lambda>" else name
+
+    @property
+    def loss_name(self) -> str:
+        """Of the loss that is taken."""
+        if self.loss is None:
+            return default_loss(self.model, self.rows.y).name
+        return resolve_all(self.loss)[0].name
 
     def most_important(self, importance: Importance | None, most: int) -> list[str]:
         """Names of the features with the largest importance; the first ones if it is not known."""
@@ -113,6 +122,7 @@ def asked(
         key=resolve_key(rng),
         run=run,
         rows=rows,
+        chose_sampler=isinstance(given, Given),
     )
 
 

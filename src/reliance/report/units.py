@@ -18,20 +18,21 @@ _LONGEST = 400  # letters of an error or a warning
 
 @dataclass(frozen=True)
 class Unit:
-    """A section: what it is called on the page, and how it is made, knowing the results before it."""
+    """A section: what it is called on the page, and in short, and how it is made, knowing the results before it."""
 
     title: str
+    brief: str
     make: Callable[[Question, Mapping[str, Any]], Part]
 
 
 # In the order of the page; a section may use the results of those before it.
 UNITS: Mapping[str, Unit] = {
-    "importance": Unit("What the model relies on", measured.importance),
-    "splits": Unit("Training against test rows", measured.splits),
-    "given": Unit("What each feature alone contributes", measured.given),
-    "extrapolation": Unit("Are the replaced rows realistic?", context.extrapolation),
-    "curves": Unit("How predictions follow the features", context.curves),
-    "class": Unit("What every good linear model relies on", context.linear_class),
+    "importance": Unit("What the model relies on", "Importance", measured.importance),
+    "splits": Unit("Training against test rows", "Training and test", measured.splits),
+    "given": Unit("What each feature alone contributes", "Given others", measured.given),
+    "extrapolation": Unit("Are the replaced rows realistic?", "Extrapolation", context.extrapolation),
+    "curves": Unit("How predictions follow the features", "Curves", context.curves),
+    "class": Unit("What every good linear model relies on", "Linear models", context.linear_class),
 }
 
 
@@ -49,6 +50,7 @@ class Outcome:
 
     name: str
     title: str
+    brief: str
     part: Part | None
     warnings: tuple[Warned, ...]
     error: Exception | None = None
@@ -86,7 +88,7 @@ def _made(question: Question, name: str, results: Mapping[str, Any]) -> Outcome:
         except Exception as found:  # whatever a model or a sampler does: the other sections are worth having
             error = found
     said = {str(one.message): Warned(short(str(one.message), _LONGEST), one.category) for one in caught}
-    return Outcome(name, unit.title, part, tuple(said.values()), error)
+    return Outcome(name, unit.title, unit.brief, part, tuple(said.values()), error)
 
 
 def applies(outcome: Outcome) -> bool:

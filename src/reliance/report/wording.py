@@ -16,11 +16,20 @@ from reliance.report.html import Html, element, join, number
 Floats = NDArray[np.float64]
 LEVEL = 0.95
 ALPHA = 0.05
-_NAMED = 6  # names in a sentence
+_NAMED = 8  # names in a sentence
 # Losses of single rows, of which the mean is taken; metrics are of all rows, and a user's own say what they are.
 _MEANS = frozenset(
-    ("squared_error", "absolute_error", "log_loss", "cross_entropy", "hinge", "huber", "pinball", "poisson_deviance")
-    + ("prediction_shift",)
+    [
+        "squared_error",
+        "absolute_error",
+        "log_loss",
+        "cross_entropy",
+        "hinge",
+        "huber",
+        "pinball",
+        "poisson_deviance",
+        "prediction_shift",
+    ]
 )
 
 
@@ -74,8 +83,10 @@ def percent(value: float) -> str:
 
 def call(function: str, arguments: str, options: Mapping[str, Any]) -> str:
     """A call that can be repeated; options that say nothing are left out."""
-    said = [f"{key}={value if isinstance(value, Html) else shown(value, 80)}" for key, value in options.items()]
-    return f"rl.{function}({', '.join([arguments, *(word for word in said if not word.endswith('=None'))])})"
+    known = {key: value for key, value in options.items() if value is not None}
+    known |= {"names": Html("names")} if "names" in known else {}
+    said = [f"{key}={value if isinstance(value, Html) else shown(value, 80)}" for key, value in known.items()]
+    return f"rl.{function}({', '.join([arguments, *said])})"
 
 
 def largest(features: Sequence[str], values: Floats, most: int = 3) -> str:

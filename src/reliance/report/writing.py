@@ -185,6 +185,7 @@ def _call(question: Question, path: Path, sections: Sequence[str] | None, given:
         "features": question.features,
         "rng": question.key,
         "run": question.run,
+        "names": question.names,
     }
     return wording.call("report", "model, X, y", options)
 
