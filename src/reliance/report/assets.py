@@ -42,6 +42,7 @@ table { border-collapse: collapse; width: 100%; font-size: .95rem; line-height: 
 caption { text-align: left; font-weight: 600; padding: 0 0 .45rem; }
 th, td { padding: .32rem 0 .32rem .9rem; text-align: right; white-space: nowrap; vertical-align: baseline; }
 th.name { text-align: left; padding-left: 0; white-space: normal; min-width: 7rem; overflow-wrap: anywhere; }
+thead th, thead th.name { white-space: nowrap; }
 thead th { border-bottom: 1.5px solid var(--ink); font-weight: 600; vertical-align: bottom; }
 tbody th { font-weight: 400; }
 tbody td, tbody th { border-bottom: 1px solid #ececec; }
@@ -62,11 +63,16 @@ footer { color: var(--soft); font-size: .875rem; padding-top: 2.5rem; padding-bo
 .tip { position: fixed; z-index: 9; max-width: 19rem; background: var(--ink); color: #fff; font-size: .85rem;
   line-height: 1.4; padding: .35rem .6rem; border-radius: 4px; pointer-events: none; }
 .tip[hidden] { display: none; }
-@media (max-width: 36rem) {
+@media screen and (max-width: 36rem) {
   body { font-size: 1rem; }
   header { padding-top: 1.5rem; }
   h1 { font-size: 1.5rem; }
   .pair { grid-template-columns: 1fr; }
+  .wide { overflow-x: auto; }
+  .wide img { width: 30rem; max-width: none; }
+  table { font-size: .875rem; }
+  th, td { padding-left: .6rem; }
+  th.name { min-width: 4.5rem; }
   section.summary { padding: .2rem 1rem .8rem; }
   dl.columns { grid-template-columns: 1fr; }
   dl.columns dd { margin-bottom: .35rem; }
@@ -74,14 +80,17 @@ footer { color: var(--soft); font-size: .875rem; padding-top: 2.5rem; padding-bo
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
 @page { margin: 16mm 17mm; }
 @media print {
-  body { font-size: 10pt; }
+  html { font-size: 9.5pt; }
+  body { font-size: 1rem; }
   header, nav, main, footer { max-width: none; padding-left: 0; padding-right: 0; }
   header { padding-top: 0; }
   nav, .skip, .tip { display: none; }
   h2 { margin-top: 1.6rem; }
-  h2, h3, caption { break-after: avoid; }
-  figure, tr, pre, .note, section.summary { break-inside: avoid; }
-  figure img { max-width: 15cm; max-height: 21cm; width: auto; }
+  h2, h3, h2 + p, caption { break-after: avoid; }
+  figure, thead, tr, pre, .note, section.summary, table.short, dl.columns { break-inside: avoid; }
+  .scroll { break-after: avoid; }
+  .wide { overflow: visible; }
+  figure img { max-width: 13.5cm; max-height: 21cm; width: auto; }
   .pair figure img { max-width: 100%; }
   .scroll { overflow: visible; }
   thead { display: table-header-group; }

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 7.2  # inches, of figures that stand alone
+WIDTH = 6.6  # inches, of figures that stand alone
 _LARGEST_SVG = 250_000  # bytes; above it a figure of many points is a picture of pixels
 _DPI = 200
 
@@ -34,7 +34,13 @@ def figure(draw: Callable[[Axes], object], alt: str, *, height: float, width: fl
         source = _encoded(made)
     # The page is as wide as the figure at most; its height is known before it is there.
     image = element("img", src=source, alt=alt, width=round(96 * width), height=round(96 * height))
-    return element("figure", image, element("figcaption", caption))
+    # What is wide on a small screen can be moved sideways, rather than become too small to read.
+    frame = (
+        element("div", image, class_="wide", role="group", aria_label="Figure", tabindex="0")
+        if width >= WIDTH
+        else image
+    )
+    return element("figure", frame, element("figcaption", caption))
 
 
 def by_feature(count: int, lines: int = 1, most: int = 30) -> float:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _VOID = frozenset({"img", "meta", "link", "br"})
 _LARGE, _SMALL = 1e7, 1e-4  # numbers outside are written with a power of ten
+_SHORT = 25  # rows of a table that is not divided between two sheets of paper
 _DIGITS = 4  # of the largest number of a column
 
 Numbers: TypeAlias = Sequence[float] | NDArray[np.float64]
@@ -148,7 +149,7 @@ def table(caption: str, names: Sequence[str], parts: Sequence[Column], first: st
         element("caption", caption),
         element("thead", element("tr", *heads)),
         element("tbody", *rows),
-        class_="sortable",
+        class_="sortable short" if len(names) <= _SHORT else "sortable",
     )
     scroll = element("div", inner, class_="scroll", role="region", aria_label=caption, tabindex="0")
     meanings = [Html(element("dt", part.head) + element("dd", part.means)) for part in parts if part.means]
