@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference
+from reliance._core import arrays
 from reliance.methods.conditional import relative_importance
 from reliance.methods.replacement import permutation_importance
 from reliance.methods.splits import compare_splits
@@ -75,10 +76,27 @@ def importance(question: Question, before: Mapping[str, Any]) -> Part:
     )
     return Part(
         found,
-        join([lead, picture, table]),
+        join([lead, picture, _pixels(question, found), table]),
         wording.call("permutation_importance", "model, X, y", _said(question, options)),
         _importance_findings(result, low, high, tests),
         _importance_cautions(result),
+    )
+
+
+def _pixels(question: Question, result: Importance) -> Html | None:
+    """Where in a picture the features are, if rows are pictures."""
+    if len(question.rows.shape) != 2:
+        return None
+    if question.features is None:
+        where: dict[str, Any] = {"shape": question.rows.shape, "names": question.names}
+    elif arrays.is_array(question.features) and len(question.features.shape) == 2:
+        where = {"mask": question.features}
+    else:
+        return None
+    return figures.figure(
+        lambda ax: result.plot("image", ax=ax, **where),
+        "The same importances as colours, each where the feature is in the picture: blue where the loss rises.",
+        height=4.6,
     )
 
 

@@ -22,6 +22,7 @@ from reliance.losses.functions import resolve_all
 from reliance.models.calling import name_of
 from reliance.models.default_losses import default_loss
 from reliance.results.importance import Importance
+from reliance.samplers import variables
 from reliance.samplers.given import Given, as_given
 
 NOTHING, REST = "nothing", "all other features"
@@ -128,8 +129,7 @@ def asked(
 
 def _sets(given: Any, rows: Rows) -> Given:
     """Sets by name, the empty one first: what all others are compared with."""
-    if given is None:
-        given = "rest"
+    given = "rest" if given is None else given
     found = as_given(given)
     sets = found.variables
     if not isinstance(sets, Mapping):
@@ -142,16 +142,22 @@ def _sets(given: Any, rows: Rows) -> Given:
     rest = {name: one for name, one in sets.items() if name not in empty}
     if not rest:
         raise ValueError("given names no variable: pass names of features, 'rest', or leave it out")
-    return dataclasses.replace(found, variables={empty[0] if empty else NOTHING: [], **rest})
+    checked = dataclasses.replace(found, variables={empty[0] if empty else NOTHING: [], **rest})
+    if not isinstance(given, str) and rows.inputs is None:
+        known = variables.gather(rows, found.context, rows.y)
+        variables.resolve_given(checked.variables, known)
+        if found.fit_on is not None:
+            variables.gather_training(found.fit_on, known, rows.flat)
+    return checked
 
 
-def _called(variables: Any, rows: Rows) -> str:
-    if isinstance(variables, str):
+def _called(chosen: Any, rows: Rows) -> str:
+    if isinstance(chosen, str):
         return REST
     names = rows.names
     known = [
         names[one] if isinstance(one, int | np.integer) and -len(names) <= one < len(names) else str(one)
-        for one in variables
+        for one in chosen
     ]
     return ", ".join(known) if len(known) <= 3 else f"{', '.join(known[:2])} and {len(known) - 2} more"
 

@@ -18,7 +18,7 @@ from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed
 from reliance.report import page, units, wording
-from reliance.report.html import Html
+from reliance.report.html import Html, element
 from reliance.report.question import Question, asked, checked_path, checked_sections
 
 
@@ -64,6 +64,15 @@ class Report:
         parts += [f"failed: {', '.join(self.failed)}"] if self.failed else []
         parts += [wording.count(len(self.warnings), "warning")] if self.warnings else []
         return "; ".join(parts)
+
+    def _repr_html_(self) -> str:
+        """The page itself, in a frame of a notebook; its own scripts may run there, and nothing else."""
+        try:
+            source = self.path.read_text(encoding="utf-8")
+        except OSError:  # it was moved
+            return element("p", repr(self))
+        frame = {"title": "Report", "width": "100%", "height": 640, "sandbox": "allow-scripts", "loading": "lazy"}
+        return element("iframe", srcdoc=source, **frame)
 
 
 @public
