@@ -32,7 +32,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, eq=False)
-class Classifier:
+class BoosterClassifier:
     """A booster that predicts probabilities of the classes 0, 1, ..."""
 
     booster: Any
@@ -158,7 +158,7 @@ def _lightgbm(path: Path, start: bytes) -> Loaded:
     classes = re.search(rb"^num_class=(\d+)", start, re.MULTILINE)
     model: Any = booster
     if said == "binary" or said.startswith("multiclass"):
-        model = Classifier(booster, np.arange(max(2, int(classes[1]) if classes else 2)))
+        model = BoosterClassifier(booster, np.arange(max(2, int(classes[1]) if classes else 2)))
     return Loaded(model, tuple(booster.feature_name()), as_table=bool(booster.pandas_categorical))
 
 

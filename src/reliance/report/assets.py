@@ -42,8 +42,9 @@ table { border-collapse: collapse; width: 100%; font-size: .95rem; line-height: 
 caption { text-align: left; font-weight: 600; padding: 0 0 .45rem; }
 th, td { padding: .32rem 0 .32rem .9rem; text-align: right; white-space: nowrap; vertical-align: baseline; }
 th.name { text-align: left; padding-left: 0; white-space: normal; min-width: 7rem; overflow-wrap: anywhere; }
-thead th, thead th.name { white-space: nowrap; }
-thead th { border-bottom: 1.5px solid var(--ink); font-weight: 600; vertical-align: bottom; }
+thead th { border-bottom: 1.5px solid var(--ink); font-weight: 600; vertical-align: bottom; white-space: normal;
+  overflow-wrap: normal; max-width: 7.5rem; }
+thead th.name { white-space: nowrap; }
 tbody th { font-weight: 400; }
 tbody td, tbody th { border-bottom: 1px solid #ececec; }
 tbody tr:hover { background: var(--pale); }

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import importlib.metadata
 import platform
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -44,7 +45,7 @@ _PACKAGES = {
 
 def page(question: Question, outcomes: Sequence[Outcome], call: str, left_out: Mapping[str, str]) -> str:
     """The HTML of a report."""
-    title = f"What does {question.title} rely on?"
+    title = "What does the model rely on?"
     parts = [_section(outcome) for outcome in outcomes]
     links = [("summary", "Summary"), *((outcome.name, outcome.brief) for outcome in outcomes)]
     links += [("warnings", "Warnings"), ("repeat", "Repeat")]
@@ -64,7 +65,7 @@ def page(question: Question, outcomes: Sequence[Outcome], call: str, left_out: M
         element("footer", _made()),
         element("script", Html(SCRIPT)),
     )
-    return f"<!doctype html>\n{element('html', _head(title), body, lang='en')}\n"
+    return f"<!doctype html>\n{element('html', _head(f'{title} {question.title}'), body, lang='en')}\n"
 
 
 def _head(title: str) -> Html:
@@ -93,7 +94,7 @@ def _hash(source: str) -> str:
 
 def _described(question: Question, outcomes: Sequence[Outcome]) -> str:
     rows = question.rows
-    words = [wording.count(rows.n, "row"), wording.count(len(rows.features), "feature")]
+    words = [question.title, wording.count(rows.n, "row"), wording.count(len(rows.features), "feature")]
     if question.train is not None:
         words.append(f"{wording.count(len(question.train[0]), 'training row')}")
     found = _importance(outcomes)
@@ -199,10 +200,10 @@ def _repeat(question: Question, outcomes: Sequence[Outcome], call: str, left_out
 
 
 def _model(question: Question) -> str:
-    """The model's own words, without the address that a function has."""
+    """The model's own words, without addresses, which are others each time."""
     if callable(question.model) and hasattr(question.model, "__qualname__"):
         return f"{getattr(question.model, '__module__', '')}.{question.model.__qualname__}".lstrip(".")
-    return shown(question.model, 300)
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", shown(question.model, 300))
 
 
 def _made() -> str:

@@ -78,7 +78,7 @@ def percent(value: float) -> str:
     if not math.isfinite(value):
         return "–"
     written = f"{100 * value:.0f}%" if abs(value) >= 0.0995 or value == 0 else f"{100 * value:.1f}%"
-    return written.replace("-", "−")
+    return written.replace("-", "−") if written.strip("-0.%") else written.lstrip("-")
 
 
 def call(function: str, arguments: str, options: Mapping[str, Any]) -> str:
