@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,14 @@ import numpy as np
 import oracles
 import reliance as rl
 from reliance import plans
+from reliance.data.features import Feature
 from reliance.plans import variances
 
 KEY = 20240
+
+
+def SHIFTS(count: int) -> rl.Draws:
+    return rl.Draws(count, design="shifts")
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,7 @@ class Method:
     function: Callable[..., Any]
     plan: Callable[[int], Any]
     options: dict[str, Any] = field(default_factory=dict)
+    by_ranks: int = 0  # draws whose donors are sorted by the feature itself
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return self.function(*arguments, **{"rng": KEY, **self.options, **options})
@@ -30,11 +36,25 @@ class Method:
 
 METHODS = {
     "ablation": Method(rl.ablation_importance, lambda n: plans.Resample(n, 3, KEY), {"draws": 3}),
-    "permutation": Method(rl.permutation_importance, lambda n: plans.Shifts(n, 4, KEY), {"draws": 4}),
+    "permutation": Method(rl.permutation_importance, lambda n: plans.Shifts(n, 4, KEY), {"draws": SHIFTS(4)}),
+    "ranks": Method(rl.permutation_importance, lambda n: ranked(np.arange(n), 4), {"draws": 4}, by_ranks=4),
     "all": Method(rl.model_reliance, plans.Pairs, {"pairs": "all"}),
     "halves": Method(rl.model_reliance, lambda n: plans.halves(n, KEY), {"pairs": "halves"}),
-    "shifts": Method(rl.model_reliance, lambda n: plans.Shifts(n, 3, KEY), {"pairs": 3}),
+    "shifts": Method(rl.model_reliance, lambda n: plans.Shifts(n, 3, KEY), {"pairs": SHIFTS(3)}),
 }
+
+
+def ranked(values: Any, draws: int, key: int = KEY) -> Any:
+    """The plan of a feature that has these values, (n,) or (n, g)."""
+    host = np.asarray(values).reshape(len(values), -1)
+    orders = plans.Orders(len(host), key, lambda feature: host)
+    return plans.Ranked(len(host), draws, key, orders).part(Feature("any", (0,)))
+
+
+def scaled(table: oracles.Table) -> oracles.Table:
+    """A row that meets itself changes nothing: the other n - 1 donors count for it."""
+    n = len(table.l)
+    return replace(table, L=table.l[:, None] + n / (n - 1) * (table.L - table.l[:, None]))
 
 
 def donor_table(plan: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -56,6 +76,12 @@ def tables(
     weights: np.ndarray | None = None,
 ) -> list[oracles.Table]:
     """The literal table of losses of each group of columns."""
+    if method.by_ranks:
+        plans_of = [ranked(X.reshape(len(X), -1)[:, list(columns)], method.by_ranks) for columns in groups]
+        return [
+            scaled(oracles.loss_table(predict, loss, X, y, columns, *donor_table(plan), weights))
+            for columns, plan in zip(groups, plans_of, strict=True)
+        ]
     donors, mask = donor_table(method.plan(len(X)))
     return [oracles.loss_table(predict, loss, X, y, columns, donors, mask, weights) for columns in groups]
 

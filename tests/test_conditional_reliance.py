@@ -7,7 +7,7 @@ import pytest
 
 import oracles
 import reliance as rl
-from methods import KEY, donor_table
+from methods import KEY, SHIFTS, donor_table
 from oracles import CASES
 from relative_cases import Counted, base_rows, correlated, regression, scrambled_table
 from reliance import plans
@@ -19,7 +19,7 @@ from reliance.samplers import residual as samplers
 PLANS = {
     "all": ("all", plans.Pairs),
     "halves": ("halves", lambda n: plans.halves(n, KEY)),
-    "shifts": (5, lambda n: plans.Shifts(n, 5, KEY)),
+    "shifts": (SHIFTS(5), lambda n: plans.Shifts(n, 5, KEY)),
 }
 WEIGHTS = np.asarray([0.5, 2.0, 1.0, 0.0, 3.0, 1.0, 0.25, 1.5, 1.0, 0.75, 1.0, 2.0])
 GROUPS = [(0,), (1, 3), (2,)]
@@ -211,7 +211,7 @@ def test_other_regressors(name, crossfit):
         return found
 
     sampler = Scrambler(regressor=made, crossfit=crossfit)
-    options = {"sampler": sampler, "features": [0, 2], "pairs": 4, "rng": KEY}
+    options = {"sampler": sampler, "features": [0, 2], "pairs": SHIFTS(4), "rng": KEY}
     result = rl.conditional_model_reliance(formula, X, y, **options)
     _, answers = literal(X, y, [(0,), (2,)], plans.Shifts(30, 4, KEY), "ratio", mean=mean)
     np.testing.assert_allclose(result.values, [a.value for a in answers], rtol=1e-10)
@@ -319,7 +319,7 @@ def test_the_model_sees_values_of_the_column_only(backend):
         seen.append(to_host(x)[:, 0])
         return x[:, 0] + x[:, 1]
 
-    options = {"sampler": Scrambler(classifier=Shares()), "features": [0], "pairs": 4, "rng": KEY}
+    options = {"sampler": Scrambler(classifier=Shares()), "features": [0], "pairs": SHIFTS(4), "rng": KEY}
     result = rl.conditional_model_reliance(model, backend.asarray(X), backend.asarray(y), **options)
     assert set(np.concatenate(seen).tolist()) == set(LEVELS)
     plain = rl.conditional_model_reliance(lambda x: x[:, 0] + x[:, 1], X, y, **options)
@@ -346,7 +346,7 @@ def test_values_are_drawn_with_the_probability_of_the_row():
 
 def test_columns_of_more_values_are_predicted_by_the_regressor():
     X, y = binary()
-    options = {"features": [1, (0, 2)], "pairs": 4, "rng": KEY}
+    options = {"features": [1, (0, 2)], "pairs": SHIFTS(4), "rng": KEY}
     found = rl.conditional_model_reliance(formula, X, y, sampler=Scrambler(classifier=Shares()), **options)
     plain = rl.conditional_model_reliance(formula, X, y, **options)
     np.testing.assert_array_equal(found.values, plain.values)
@@ -355,7 +355,7 @@ def test_columns_of_more_values_are_predicted_by_the_regressor():
 def test_a_crossfitted_classifier():
     X, y = binary(n=60)
     logistic = pytest.importorskip("sklearn.linear_model").LogisticRegression()
-    options = {"features": [0], "pairs": 4, "rng": KEY}
+    options = {"features": [0], "pairs": SHIFTS(4), "rng": KEY}
     inside, outside = (
         rl.conditional_model_reliance(formula, X, y, sampler=Scrambler(classifier=logistic, crossfit=folds), **options)
         for folds in (None, 3)

@@ -20,7 +20,7 @@ import oracles
 import reliance as rl
 from conftest import MAKERS
 from hostile import loops
-from methods import KEY, METHODS, donor_table
+from methods import KEY, METHODS, SHIFTS, donor_table
 from reliance import plans
 
 # Namespace, variant of it, dtype: how many units in the last place of the largest loss may differ.
@@ -126,9 +126,10 @@ class Question:
         }
         if self.plan in ("permutation", "ablation"):
             function = rl.permutation_importance if self.plan == "permutation" else rl.ablation_importance
-            return function(model, X, y, draws=self.draws, rng=self.key, **options)
+            draws = self.draws if self.plan == "ablation" else SHIFTS(self.draws)
+            return function(model, X, y, draws=draws, rng=self.key, **options)
         if self.plan == "shifts":
-            return rl.model_reliance(model, X, y, pairs=self.draws, rng=self.key, **options)
+            return rl.model_reliance(model, X, y, pairs=SHIFTS(self.draws), rng=self.key, **options)
         return rl.model_reliance(model, X, y, pairs=self.plan, rng=KEY, **options)
 
 

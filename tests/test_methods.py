@@ -7,7 +7,7 @@ import pytest
 
 import oracles
 import reliance as rl
-from methods import KEY, METHODS, assert_result, donor_table, tables
+from methods import KEY, METHODS, SHIFTS, assert_result, donor_table, tables
 from oracles import CASES
 from reliance import plans
 from reliance._core.arrays import to_host
@@ -137,9 +137,9 @@ def test_draws_beyond_one_ordering(backend, draws):
     arrays = backend.asarray(X), backend.asarray(y)
     if draws > n - 1:
         with pytest.warns(UserWarning, match=f"draws={draws} is more than the 8 shifts"):
-            result = rl.permutation_importance(case.formula, *arrays, draws=draws, loss=case.loss, rng=KEY, keep="rows")
+            result = METHODS["permutation"](case.formula, *arrays, draws=SHIFTS(draws), loss=case.loss, keep="rows")
     else:
-        result = rl.permutation_importance(case.formula, *arrays, draws=draws, loss=case.loss, rng=KEY, keep="rows")
+        result = METHODS["permutation"](case.formula, *arrays, draws=SHIFTS(draws), loss=case.loss, keep="rows")
     donors, mask = donor_table(plans.Shifts(n, draws, KEY))
     exact = backend.rounded(X), backend.rounded(y)
     expected = [oracles.loss_table(case.formula, case.oracle, *exact, c, donors, mask) for c in SINGLE]

@@ -10,7 +10,7 @@ import pytest
 
 import oracles
 import reliance as rl
-from methods import KEY, donor_table
+from methods import KEY, SHIFTS, donor_table
 from relative_cases import Counted, base_rows, correlated, regression, relative_importance, scrambled_table
 from reliance import plans
 from reliance._core import streams
@@ -30,7 +30,7 @@ def formula(x):
 
 
 def relative(X, y, model=formula, **options):
-    return relative_importance(model, X, y, **{"draws": DRAWS, "rng": KEY, **options})
+    return relative_importance(model, X, y, **{"draws": SHIFTS(DRAWS), "rng": KEY, **options})
 
 
 def assert_same(one, other):
@@ -48,12 +48,13 @@ def assert_same(one, other):
 @pytest.mark.once_per_device
 @pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weighted"])
 @pytest.mark.parametrize("compare", ["difference", "ratio"])
-def test_nothing_given_is_permutation_importance(backend, compare, weighted):
+@pytest.mark.parametrize("design", [DRAWS, SHIFTS(DRAWS)], ids=["ranks", "shifts"])
+def test_nothing_given_is_permutation_importance(backend, compare, weighted, design):
     X, y = (backend.asarray(a) for a in correlated(20))
     weights = backend.asarray(np.linspace(0.5, 2.0, 20)) if weighted else None
     options = {"compare": compare, "weights": weights, "keep": "rows", "features": [0, (1, 2)]}
-    found = relative(X, y, given=[], **options)
-    plain = rl.permutation_importance(formula, X, y, draws=DRAWS, rng=KEY, **options)
+    found = relative(X, y, given=[], draws=design, **options)
+    plain = rl.permutation_importance(formula, X, y, draws=design, rng=KEY, **options)
     assert_same(found, plain)
     np.testing.assert_array_equal(found.row_values, plain.row_values)
     assert found.method == "relative_importance"
@@ -716,4 +717,4 @@ def test_a_row_alone_in_its_stratum_is_announced():
 def test_draws_beyond_the_shifts_are_announced():
     X, y = correlated(8)
     with pytest.warns(UserWarning, match="draws=20 is more than the 7 shifts"):
-        relative(X, y, given=[1], draws=20)
+        relative(X, y, given=[1], draws=SHIFTS(20))

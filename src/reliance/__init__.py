@@ -7,6 +7,7 @@ from reliance._core.run import Run
 from reliance.losses import Metric
 from reliance.methods.adaptive import Until
 from reliance.methods.conditional import conditional_model_reliance, relative_importance
+from reliance.methods.drawing import Draws
 from reliance.methods.extrapolation import extrapolation_check
 from reliance.methods.interactions import interaction_importance
 from reliance.methods.linear import linear_importance
@@ -45,6 +46,7 @@ __all__ = [
     "ClassReliance",
     "Delta",
     "DifferentiableClass",
+    "Draws",
     "Extrapolation",
     "FiniteClass",
     "Given",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
 
@@ -122,6 +122,18 @@ class JaxArray(Array, Protocol):
 
 # An array of NumPy, of any dtype.
 HostArray: TypeAlias = NDArray[Any]
+
+Entry_co = TypeVar("Entry_co", covariant=True)
+
+
+class Several(Protocol[Entry_co]):
+    """A list or tuple. A text, which is a sequence of texts, is none: it can contain nothing but text."""
+
+    def __contains__(self, entry: object, /) -> bool: ...
+    def __getitem__(self, place: SupportsIndex, /) -> Entry_co: ...
+    def __iter__(self) -> Iterator[Entry_co]: ...
+    def __len__(self) -> int: ...
+
 
 Axis: TypeAlias = int | tuple[int, ...] | None
 Shape: TypeAlias = int | Sequence[int]

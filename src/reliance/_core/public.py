@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from reliance._core.words import closest, shown
@@ -34,7 +35,7 @@ _FOREIGN = {
     "workers": "run=rl.Run(workers=...)",
 }
 
-# One text for each parameter that several functions share. A docstring names it as {model} on a line of its own.
+# One text for each parameter that several functions share.
 PARAMETERS = {
     "model": """model : callable, scikit-learn estimator or torch.nn.Module
         ``batch (m, *features) -> predictions (m, ...)`` on the namespace and device of ``X``.""",
@@ -67,15 +68,47 @@ PARAMETERS = {
         Show a bar, or call ``progress(done, total)``.""",
     "names": """names : sequence of str, optional
         Names of the columns.""",
+    "pairs": """pairs : {"all", "halves"}, int or Draws
+        ``"all"``: the exact n(n-1) estimate, O(n) memory. ``"halves"``: after one random ordering, which ``rng``
+        fixes, the rows at places q and q + n/2 lend each other their feature; an odd last row is left out, with a
+        warning. An integer, or ``rl.Draws(K, design=...)``: each row borrows from K donors only.""",
+    "route": """route : {"auto", "plain", "distinct", "trees", "linear", "first_layer"}
+        How all pairs are measured, always exactly. ``"plain"``: every pair by the model. ``"distinct"``: donors with
+        equal values once, n m evaluations for m distinct values. ``"trees"``: from the trees of an ensemble
+        (scikit-learn, LightGBM, XGBoost), which cannot tell donors between two thresholds apart. ``"linear"``: in
+        closed form, for linear models and squared error. ``"first_layer"``: without the first product of a model that
+        begins with an affine layer. ``"auto"``: for each feature the cheapest that applies. ``result.routes`` says
+        which it was; a forced route that does not apply is an error.""",
+    "fit": """fit : callable or scikit-learn estimator
+        ``fit(X, y) -> model`` for any number of columns, on arrays of the kind of ``X``; the model is anything that the
+        other methods take. An estimator is cloned for each fit.""",
+    "cv": """cv : int, splitter, list of (train, test), or tuple (X_test, y_test)
+        What to measure on: a number of random folds (with an equal share of each class where the loss is one of
+        labels), those of an object with ``split(X, y)``, a list of pairs of row numbers, or a test set, arrays (m, p)
+        and (m, ...). For a splitter that needs groups, pass its pairs, ``list(splitter.split(X, y, groups))``.""",
+    "model_class": """model_class : LinearClass, KernelClass, DifferentiableClass, FiniteClass, or another class
+        The models that are considered, under a loss of their own.""",
+    "epsilon": """epsilon : float
+        How much worse than the reference a good model may be, at least 0: a share of the reference's risk, 0.05 for
+        5%.""",
+    "relative": """relative : bool
+        False: epsilon is added to the reference's risk, in units of the loss of one row (the course notes add it to the
+        sum of all losses).""",
+    "reference": """reference : model or float, optional
+        The model of the class that others are compared with, or a risk. None: the class's best model.""",
     "keep": """keep : str or sequence of str
         ``"rows"`` keeps ``row_values`` (p, n).""",
 }
 
 
 def public(function: Callable[P, R]) -> Callable[P, R]:
-    """A public function: its docstring is complete, and a keyword that it does not have is answered with help."""
-    function.__doc__ = filled(function.__doc__, PARAMETERS)
+    """A public function: its docstring is complete, and a keyword that it does not have is answered with help.
+
+    A docstring describes the parameters that are its own. Those that it leaves out are described by `PARAMETERS`, and
+    all stand in the order of the signature.
+    """
     parameters = inspect.signature(function).parameters
+    function.__doc__ = _completed(function.__doc__, list(parameters))
     known = {name for name, one in parameters.items() if one.kind is not inspect.Parameter.VAR_KEYWORD}
     open_ended = len(known) < len(parameters)
 
@@ -88,16 +121,22 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
-def filled(doc: str | None, texts: Mapping[str, str]) -> str | None:
-    """A docstring in which a line ``{name}`` is replaced by the text of that name."""
-    if doc is None:  # python -OO
-        return None
-    lines = doc.split("\n")
-    for place, line in enumerate(lines):
-        name = line.strip()
-        if name.startswith("{") and name.endswith("}") and name[1:-1] in texts:
-            lines[place] = line[: len(line) - len(line.lstrip())] + texts[name[1:-1]]
-    return "\n".join(lines)
+_SECTION = "    Parameters\n    ----------\n"
+
+
+def _completed(doc: str | None, names: list[str]) -> str | None:
+    """A docstring whose Parameters have an entry for each name that is known."""
+    if doc is None or _SECTION not in doc:  # python -OO
+        return doc
+    before, rest = doc.split(_SECTION, 1)
+    own, mark, after = rest.partition("\n\n")
+    entries: dict[str, str] = {}
+    for entry in re.split(r"\n(?=    \S)", own):
+        header = entry.strip().split("\n")[0].partition(" :")[0]
+        # "X, y : arrays" is one entry, which stands where the first of its names does.
+        entries |= dict.fromkeys((name.strip().lstrip("*") for name in header.split(",")), entry)
+    wanted = [entries.get(name, "    " + PARAMETERS[name] if name in PARAMETERS else "") for name in names]
+    return before + _SECTION + "\n".join(dict.fromkeys(filter(None, wanted))) + mark + after
 
 
 def _explain(function: str, unknown: list[str], known: set[str], open_ended: bool) -> None:

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array, Device, Namespace
-from reliance._core.kinds import HostArray
+from reliance._core.kinds import Array, Device, HostArray, Namespace
 from reliance.data import several_inputs, tables
 from reliance.data.checked_arrays import as_array, check_companion, check_finite, check_rows, checked_weights
 from reliance.data.features import Feature, column_names, resolve_features

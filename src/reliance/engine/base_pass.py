@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array, HostArray
 from reliance._core.words import shown
 from reliance.engine import rounding
 from reliance.engine.executors import Base, Caller, Context
@@ -73,7 +73,7 @@ def _probe(problem: Problem, call: Caller, predictions: Array) -> Slack:
         data = (problem.flat, at, rows, predictions)
         found: Slack = call.run(_traced_probe, Context((), store.shape), len(chosen[1]), data)
         return found
-    with unchecked(problem.model.source) if _is_lent(problem) else nullcontext():
+    with unchecked(problem.model.source) if _lent(problem) is not None else nullcontext():
         again = call(store.model_input(xp.take(problem.flat, at, axis=0), len(chosen[1])))
     return rounding.measured(predictions, rows, again[len(chosen[1]) - len(chosen[0]) :, ...])
 
@@ -89,12 +89,13 @@ def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
     rows = even(problem.n, block_rows(problem, 8))
     answers, untouched = [], xp.ones((), dtype=xp.bool, device=problem.device)
     buffer = None
-    if _is_lent(problem):
-        own = problem.flat.view()
+    lent = _lent(problem)
+    if lent is not None:
+        own = lent.view()
         own.flags.writeable = False
         parts = [own[start : start + rows] for start in range(0, problem.n, rows)]
         with unchecked(problem.model.source):
-            return np.concatenate([call(store.model_input(part, len(part))) for part in parts]), untouched
+            return xp.concat([call(store.model_input(part, len(part))) for part in parts]), untouched
     while buffer is None and arrays.is_mutable(xp):
         try:
             buffer = store.allocate(rows)
@@ -121,15 +122,18 @@ def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
     return predictions, untouched
 
 
-def _is_lent(problem: Problem) -> bool:
-    """Whether the model may look at the user's own rows, which it cannot write to, instead of a copy.
+def _lent(problem: Problem) -> HostArray | None:
+    """The user's own rows, if the model may look at them, which it cannot write to, instead of a copy.
 
     Only a model that is known not to write: another might copy what it cannot write to, and write into a block.
     """
     flat = problem.flat
-    return isinstance(flat, np.ndarray) and flat.flags.c_contiguous and never_writes(problem.model.source)
+    if isinstance(flat, np.ndarray) and flat.flags.c_contiguous and never_writes(problem.model.source):
+        return flat
+    return None
 
 
 def _traced_base(context: Context, predict: Predict, X: Array, rows: Array) -> Array:
     xp = arrays.namespace(X)
-    return predict(xp.reshape(xp.take(X, rows, axis=0), (rows.shape[0], *context.shape)))
+    answer: Array = predict(xp.reshape(xp.take(X, rows, axis=0), (rows.shape[0], *context.shape)))
+    return answer

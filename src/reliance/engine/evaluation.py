@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array
 from reliance._core.progress import Progress, Reporter, reporting
 from reliance._core.streams import Indices
 from reliance.data.features import Feature

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array, Device, Namespace
+from reliance._core.kinds import Array, Device, Namespace
 from reliance._core.run import Block, Run, without_workers
 from reliance._core.streams import Indices, RandomState, resolve_key
 from reliance._core.words import listed, shown
@@ -20,7 +20,7 @@ from reliance.data.passed import FeaturesLike
 from reliance.data.rows import Rows
 from reliance.engine.stores import ArrayStore, Store
 from reliance.losses.checks import check_takes_weights
-from reliance.losses.functions import Loss, LossLike, Metric, compares_labels, resolve_all
+from reliance.losses.functions import Loss, LossesLike, LossLike, Metric, compares_labels, resolve_all
 from reliance.models import adapting, calling, several_inputs
 from reliance.models.calling import Model
 from reliance.models.default_losses import default_loss
@@ -76,7 +76,8 @@ class Problem:
     @property
     def flat(self) -> Array:
         """``(n, P)``: the rows as they were given."""
-        return self.store.flat
+        rows: Array = self.store.flat
+        return rows
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -131,7 +132,7 @@ def prepare(
     X: object,
     y: object,
     features: FeaturesLike = None,
-    loss: LossLike | Sequence[LossLike] | None = None,
+    loss: LossLike | LossesLike | None = None,
     weights: object = None,
     rng: RandomState = None,
     run: Run | None = None,

@@ -125,7 +125,7 @@ class Accumulator:
         donors = plan.donor_sums(found.columns)
         if donors is None:  # summed use by use, if at all
             donors = np.zeros(plan.n) if found.donors is None else found.donors
-        if plan.ordering is not None:
+        if plan.ordering is not None and plan.lends:
             by_place, donors = donors, np.empty(plan.n)
             donors[plan.ordering] = by_place
         sums = Moments(found.rows, donors, found.squares, plan.draw_sums(found.columns), found.table, found.contrasts)

@@ -62,6 +62,19 @@ class Summary:
             self, std_error=std_error, skewness=gamma, monte_carlo_share=share, degrees_of_freedom=df
         )
 
+    def of_draws_alone(self, rows: int | None) -> Summary:
+        """Without what rows say, of a metric that says nothing about them; ``rows``: of how many they are kept."""
+        return dataclasses.replace(
+            self,
+            std_error=math.nan,
+            skewness=math.nan,
+            monte_carlo_share=math.nan,
+            random_variable_error=math.nan,
+            row_error=math.nan,
+            row_values=None if rows is None else np.full(rows, math.nan),
+            unit_values=None,
+        )
+
     def resting_on(self, support: Support, usual: int) -> Summary:
         """With the error of so few units, where there usually are so many; none if there are too few for one."""
         if support.units < FEWEST:
@@ -164,18 +177,9 @@ def summarize(
         unit_values=units if keep_rows and units is not row_values else None,
         influence=None if effect is None else influence,
     )
-    if per_row:
-        return summary if support is None else summary.resting_on(support, plan.units)
-    return dataclasses.replace(
-        summary,
-        std_error=math.nan,
-        skewness=math.nan,
-        monte_carlo_share=math.nan,
-        random_variable_error=math.nan,
-        row_error=math.nan,
-        row_values=np.full(n, math.nan) if keep_rows else None,
-        unit_values=None,
-    )
+    if not per_row:
+        return summary.of_draws_alone(n if keep_rows else None)
+    return summary if support is None else summary.resting_on(support, plan.units)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

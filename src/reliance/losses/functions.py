@@ -9,7 +9,7 @@ wrap when they are subtracted, nor half precision lose what they differ by.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Real
@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from reliance._core.arrays import device, map_draws, namespace, sum_dtype
-from reliance._core.kinds import Array, Operand
+from reliance._core.kinds import Array, Operand, Several
 from reliance._core.words import listed, shown
 from reliance.losses import formulas
 from reliance.losses.formulas import Host, float_dtype, is_numeric
@@ -185,6 +185,7 @@ _NUMBERS = (squared_error, absolute_error, huber(), pinball(), poisson_deviance,
 _LABELS = (log_loss, cross_entropy, zero_one, hinge)
 # A name, a function (y, prediction) -> one loss a row, or one of the two above.
 LossLike: TypeAlias = str | Loss | Metric | Callable[..., Operand]
+LossesLike: TypeAlias = Several[LossLike]
 
 _KNOWN: dict[str, Loss | Metric] = {loss.name: loss for loss in (*_NUMBERS, *_LABELS, auc, r2, rmse, accuracy)}
 
@@ -234,7 +235,7 @@ def _check_order(loss: Callable[..., Operand]) -> None:
     )
 
 
-def resolve_all(loss: LossLike | Sequence[LossLike]) -> tuple[Loss | Metric, ...]:
+def resolve_all(loss: LossLike | LossesLike) -> tuple[Loss | Metric, ...]:
     """`resolve` of one loss, or of each in a list or tuple."""
     found = tuple(resolve(one) for one in (loss if isinstance(loss, list | tuple) else (loss,)))
     if not found:

@@ -24,6 +24,7 @@ from reliance.inference import freedom
 from reliance.inference.freedom import Support
 from reliance.inference.summary import Summary
 from reliance.losses.functions import has_rows
+from reliance.methods.drawing import check_design
 from reliance.methods.measuring import COMPARE, base_risks, collect
 from reliance.plans import Plan
 from reliance.plans.partial import Later
@@ -54,6 +55,8 @@ class Until:
         Until the ranking of so many features is settled, instead of a precision.
     budget : int, optional
         Rows that the model is called with, at most, in all.
+    design : {"ranks", "shifts", "permutations"}
+        Which draws, as in `Draws`; `ablation_importance` has its own, independent ones.
 
     Examples
     --------
@@ -69,8 +72,10 @@ class Until:
     relative: bool | None = None
     top: int | None = None
     budget: int | None = None
+    design: str = "ranks"
 
     def __post_init__(self) -> None:
+        check_design(self.design)
         precision, relative = self.precision, self.relative
         number = isinstance(precision, float | int | np.number) and not isinstance(precision, bool)
         if precision is not None and (not number or not 0.0 < precision < math.inf):
@@ -182,15 +187,13 @@ def _why_stop(
         if not has_rows(function):
             continue
         losses, weights = base.host_losses[index], problem.host_weights
-        lent = inference.lent_units(losses, weights, plan, compare)
         known = [
             inference.summarize(
                 moments[feature.name][index],
                 losses,
                 weights,
-                plan,
+                plan.part(feature),
                 compare,
-                lent=lent,
                 effect=np.zeros(plan.n),
                 support=supports[index][feature.name],
             )

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Unpack, overload
 
 import numpy as np
 
-from reliance import plans
-from reliance._core.arrays import Array
 from reliance._core.checks import check_choice
+from reliance._core.kinds import Array
 from reliance._core.progress import Progress
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
 from reliance.data import tables
+from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, ModelLike
 from reliance.engine.evaluation import evaluating
 from reliance.engine.problems import Problem, prepare
-from reliance.methods.measuring import COMPARE, base_risks, checked_shifts, reliance_plan
-from reliance.methods.studies import Study, measured, result_of
+from reliance.methods.drawing import DEFAULT, Draws, drawn
+from reliance.methods.measuring import COMPARE, base_risks, reliance_plan
+from reliance.methods.signatures import Measuring
+from reliance.methods.studies import Measured, Study, measured, result_of
 from reliance.plans import Plan
 from reliance.results.comparisons import RelativeImportance
 from reliance.results.importance import Importance
@@ -27,7 +30,8 @@ from reliance.results.mapping import Results, one_or_all
 from reliance.samplers import misfit, variables
 from reliance.samplers import residual as samplers
 from reliance.samplers.draws import Sampler
-from reliance.samplers.given import as_given
+from reliance.samplers.given import Given, as_given
+from reliance.samplers.given import Variables as GivenVariables
 from reliance.samplers.scrambling import Scrambler
 from reliance.samplers.variables import Variables
 
@@ -47,17 +51,84 @@ _REMEDIES = {
 _LEAST_SQUARES = Scrambler()
 
 
+@overload
 def relative_importance(
-    model: Any,
-    X: Array,
-    y: Array | None = None,
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
-    given: Any,
-    draws: int = 20,
-    loss: Any = None,
+    given: GivenVariables,
+    draws: int | Draws = DEFAULT,
+    loss: LossLike | None = None,
+    **options: Unpack[Measuring],
+) -> Importance: ...
+@overload
+def relative_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    given: GivenVariables,
+    draws: int | Draws = DEFAULT,
+    loss: LossesLike,
+    **options: Unpack[Measuring],
+) -> Results[Importance]: ...
+@overload
+def relative_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    given: Mapping[str, GivenVariables],
+    draws: int | Draws = DEFAULT,
+    loss: LossLike | None = None,
+    **options: Unpack[Measuring],
+) -> RelativeImportance: ...
+@overload
+def relative_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    given: Mapping[str, GivenVariables],
+    draws: int | Draws = DEFAULT,
+    loss: LossesLike,
+    **options: Unpack[Measuring],
+) -> Results[RelativeImportance]: ...
+@overload
+def relative_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    given: Given,
+    draws: int | Draws = DEFAULT,
+    loss: LossLike | None = None,
+    **options: Unpack[Measuring],
+) -> Importance | RelativeImportance: ...
+@overload
+def relative_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    given: Given,
+    draws: int | Draws = DEFAULT,
+    loss: LossesLike,
+    **options: Unpack[Measuring],
+) -> Results[Importance] | Results[RelativeImportance]: ...
+@public
+def relative_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    given: GivenVariables | Mapping[str, GivenVariables] | Given,
+    draws: int | Draws = DEFAULT,
+    loss: LossLike | LossesLike | None = None,
     compare: str = "difference",
-    features: Any = None,
-    weights: Array | None = None,
+    features: FeaturesLike = None,
+    weights: DataLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -73,8 +144,6 @@ def relative_importance(
 
     Parameters
     ----------
-    model, X, y, loss, compare, features, weights, rng, run, progress, names, keep
-        As in `ablation_importance`.
     given : list, "rest", mapping or Given
         G: names or indices of features; ``[]`` for none; ``"rest"`` for all other features. A mapping of names to such
         sets measures all of them with the same rows and random numbers. ``rl.Given(G, context=..., sampler=...,
@@ -136,7 +205,7 @@ def relative_importance(
     sets = variables.resolve_given(asked.variables, known)
     fit_on = asked.fit_on
     training = None if fit_on is None else variables.gather_training(fit_on, known, problem.flat, moved)
-    plan = plans.Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
+    plan = drawn(problem.rows, problem.key, draws)
     method = "relative_importance"
     sampler = samplers.resolve(asked.sampler)
     found = _measure(problem, known, training, sampler, plan, compare, sets, method, progress)
@@ -146,17 +215,40 @@ def relative_importance(
     return one_or_all(alone, problem.several)
 
 
+@overload
 def conditional_model_reliance(
-    model: Any,
-    X: Array,
-    y: Array | None = None,
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
     sampler: Scrambler = _LEAST_SQUARES,
-    pairs: str | int = "all",
-    loss: Any = None,
+    pairs: str | int | Draws = "all",
+    loss: LossLike | None = None,
+    **options: Unpack[Measuring],
+) -> Importance: ...
+@overload
+def conditional_model_reliance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    sampler: Scrambler = _LEAST_SQUARES,
+    pairs: str | int | Draws = "all",
+    loss: LossesLike,
+    **options: Unpack[Measuring],
+) -> Results[Importance]: ...
+@public
+def conditional_model_reliance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    sampler: Scrambler = _LEAST_SQUARES,
+    pairs: str | int | Draws = "all",
+    loss: LossLike | LossesLike | None = None,
     compare: str = "ratio",
-    features: Any = None,
-    weights: Array | None = None,
+    features: FeaturesLike = None,
+    weights: DataLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -173,8 +265,6 @@ def conditional_model_reliance(
 
     Parameters
     ----------
-    model, X, y, loss, features, weights, rng, run, progress, names, keep
-        As in `ablation_importance`.
     sampler : samplers.Scrambler
         By what the other columns predict a feature, ``rl.samplers.Scrambler(regressor="kernel_ridge")`` for instance.
         The default is least squares on the same rows, the course notes' definition.
@@ -228,7 +318,7 @@ def _measure(
     sampler: Sampler,
     plan: Plan,
     compare: str,
-    sets: dict[str, Any],
+    sets: dict[str, variables.Given],
     method: str,
     progress: Progress,
 ) -> dict[str, RelativeImportance]:
@@ -238,13 +328,14 @@ def _measure(
         base_risks(evaluation, compare)
         check = misfit.Check(known.matrix if training is None else training)
         study = Study(evaluation, known, training, sampler, plan, compare, check)
-        cases: dict[str, list[Any]] = {name: [None] * len(problem.features) for name in sets}
+        found_at: dict[tuple[str, int], Measured] = {}
         jobs = [(name, k, known.given(sets[name], f.columns)) for name in sets for k, f in enumerate(problem.features)]
         refits = False
         # Where nothing is given comes last: if the others are refitted, it has to be comparable.
         for name, k, given in sorted(jobs, key=lambda job: not job[2]):
-            cases[name][k] = measured(study, problem.features[k], given, refits)
-            refits = refits or cases[name][k].replicates is not None
+            case = measured(study, problem.features[k], given, refits)
+            found_at[name, k], refits = case, refits or case.replicates is not None
+    cases = {name: [found_at[name, k] for k in range(len(problem.features))] for name in sets}
     measured_cases = [(f.name, case) for part in cases.values() for f, case in zip(problem.features, part, strict=True)]
     misfit.report([name for name, _ in measured_cases], [case.misfit for _, case in measured_cases], _REMEDIES[method])
     found = {}

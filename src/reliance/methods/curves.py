@@ -8,13 +8,13 @@ individual curves.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference
 from reliance._core import arrays
+from reliance._core.kinds import Array
 from reliance._core.streams import Indices, as_indices
 from reliance.data.features import Feature
 from reliance.engine.evaluation import Evaluation
@@ -124,5 +124,5 @@ def _speakers(problem: Problem, feature: Feature) -> Indices:
     return as_indices(speakers[np.concatenate([[True], ~equal.all(axis=0)])])
 
 
-def _host(x: Any) -> Floats:
+def _host(x: Array) -> Floats:
     return np.asarray(arrays.to_host(x), dtype=np.float64)

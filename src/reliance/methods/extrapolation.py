@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import plans
 from reliance._core import arrays, streams
-from reliance._core.arrays import Array
 from reliance._core.checks import check_choice, warn
+from reliance._core.kinds import Array, Operand
+from reliance._core.public import public
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import listed, shown
 from reliance.data import rows as data
+from reliance.data.passed import DataLike, FeaturesLike, Fits
 from reliance.data.rows import Rows
 from reliance.results.extrapolation import Extrapolation
 
@@ -28,14 +30,21 @@ _CHANCE = 4.0
 _CELLS = 2**21  # distances held at a time
 
 
+class Classifier(Fits, Protocol):
+    """A classifier of scikit-learn that has probabilities."""
+
+    def predict_proba(self, X: Operand, /) -> Operand: ...
+
+
+@public
 def extrapolation_check(
-    X: Array,
+    X: DataLike,
     *,
-    features: Any = None,
+    features: FeaturesLike = None,
     method: str = "neighbours",
     rows: int = 1000,
     limit: float | None = None,
-    classifier: Any = None,
+    classifier: Classifier | None = None,
     folds: int = 5,
     rng: RandomState = None,
     names: Sequence[str] | None = None,
@@ -50,8 +59,6 @@ def extrapolation_check(
     ----------
     X : array (n, ...)
         The rows: NumPy, CuPy, JAX or torch. The model does not matter.
-    features, names
-        As in `ablation_importance`.
     method : {"neighbours", "classifier"}
         "neighbours": distances to the nearest row that is neither the row itself nor its donor, columns divided by
         their standard deviations; for few columns. "classifier": how well a classifier tells replaced rows from real
@@ -122,7 +129,7 @@ def extrapolation_check(
     return result
 
 
-def _check_numbers(rows: Any, limit: Any, folds: Any, method: str, classifier: Any) -> None:
+def _check_numbers(rows: object, limit: object, folds: object, method: str, classifier: object) -> None:
     for name, value, least in (("rows", rows, 2), ("folds", folds, 2)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name}={shown(value)}: pass an integer of at least {least}")
@@ -213,7 +220,7 @@ def _chance_error(deal: Sequence[_Fold]) -> float:
     return float(np.sqrt(np.sum(variances))) / len(deal)
 
 
-def _areas(known: Rows, deal: Sequence[_Fold], classifier: Any) -> Floats:
+def _areas(known: Rows, deal: Sequence[_Fold], classifier: Classifier | None) -> Floats:
     """Cross-validated areas under the curve of real against replaced rows."""
     try:
         from sklearn.base import clone

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array, namespace
+from reliance._core.arrays import namespace
+from reliance._core.kinds import Array
 from reliance._core.words import shown
 from reliance.data.features import Feature
 from reliance.engine.evaluation import Evaluation

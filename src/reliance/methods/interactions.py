@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference, plans
-from reliance._core.arrays import Array
 from reliance._core.checks import check_choice, check_draws
 from reliance._core.progress import Progress
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed, shown
 from reliance.data.features import Feature
+from reliance.data.passed import ColumnLike, DataLike, FeaturesLike, LossLike, ModelLike
 from reliance.engine.evaluation import evaluating
 from reliance.engine.problems import Problem, prepare
 from reliance.engine.reductions import Moments
@@ -32,17 +33,18 @@ from reliance.results.interactions import Interactions
 Floats = NDArray[np.float64]
 
 
+@public
 def interaction_importance(
-    model: Any,
-    X: Array,
-    y: Array | None = None,
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
-    between: Sequence[tuple[Any, Any]] | None = None,
+    between: Sequence[tuple[ColumnLike, ColumnLike]] | None = None,
     draws: int | str = 20,
-    loss: Any = None,
+    loss: LossLike | None = None,
     route: str = "auto",
-    features: Any = None,
-    weights: Array | None = None,
+    features: FeaturesLike = None,
+    weights: DataLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -59,16 +61,17 @@ def interaction_importance(
 
     Parameters
     ----------
-    model, X, y, features, weights, rng, run, progress, names
-        As in `ablation_importance`. ``features`` are those of which pairs are made, groups too.
+    features : optional
+        Of which features pairs are made: None for each column; a list of indices, names or tuples of them as groups; a
+        mapping from names to columns.
     between : list of pairs of features, optional
         Pairs of names, or of column indices. None: every pair of the features.
     draws : int or "all"
         Shifts of one random ordering, at least 3, as in `permutation_importance`; or all n(n-1) pairs of rows.
-    loss : str, callable or Metric
-        One loss, as in `ablation_importance`.
-    route : {"auto", "plain", ...}
-        For ``draws="all"``, as in `model_reliance`.
+    loss : str, callable or Metric, optional
+        One loss, by default the one that fits the model: log loss for a classifier with probabilities, zero-one for one
+        without, squared error for a regressor or a function of numbers. Names and functions are those of
+        `permutation_importance`.
 
     Returns
     -------
@@ -150,7 +153,7 @@ def _plan(problem: Problem, draws: int | str) -> Plan:
     return plans.Shifts(problem.n, count, problem.key)
 
 
-def _chosen_pairs(between: Any, problem: Problem) -> list[tuple[Feature, Feature]]:
+def _chosen_pairs(between: object, problem: Problem) -> list[tuple[Feature, Feature]]:
     if len(problem.features) < 2:
         raise ValueError("an interaction takes two features, and there is one: name more in features=")
     if between is None:
@@ -177,7 +180,7 @@ def _chosen_pairs(between: Any, problem: Problem) -> list[tuple[Feature, Feature
     return list(found.values())
 
 
-def _feature(entry: Any, problem: Problem) -> Feature:
+def _feature(entry: object, problem: Problem) -> Feature:
     """A feature of the call by its name, or a single column by its index."""
     width = int(problem.flat.shape[1])
     for feature in problem.features:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
 from reliance._core.checks import check_choice
+from reliance._core.kinds import Array
+from reliance._core.public import public
 from reliance._core.words import shown
 from reliance.data import rows as data
+from reliance.data.passed import DataLike, FeaturesLike, ModelLike
 from reliance.data.rows import Rows
 from reliance.models import calling
 from reliance.results.linear import LinearImportance
@@ -21,13 +22,14 @@ Floats = NDArray[np.float64]
 SCALES = ("range", "deviation")
 
 
+@public
 def linear_importance(
-    model: Any,
-    X: Array,
-    y: Array | None = None,
+    model: ModelLike | None,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
     scale: str = "range",
-    features: Any = None,
+    features: FeaturesLike = None,
     names: Sequence[str] | None = None,
 ) -> LinearImportance:
     r"""The coefficients of a linear model, on features scaled to [0, 1] and on standardised features.
@@ -47,8 +49,8 @@ def linear_importance(
         Labels, for ``model=None`` only.
     scale : {"range", "deviation"}
         Which scale ``values`` are on; the result has both.
-    features, names
-        As in `ablation_importance`, without groups.
+    features : list of indices or names, optional
+        Which columns; by default all. A group has no one coefficient.
 
     Returns
     -------
@@ -94,7 +96,7 @@ def linear_importance(
     )
 
 
-def _coefficients(model: Any, width: int) -> Floats:
+def _coefficients(model: object, width: int) -> Floats:
     form = calling.linear_form(model)
     found = getattr(model, "coef_", None) if form is None else form[0]
     if found is None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array
 from reliance._core.progress import Progress
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import shown
+from reliance.data.passed import DataLike, FeaturesLike, LossLike, ModelLike
 from reliance.engine import known_models
 from reliance.engine.evaluation import Evaluation, evaluating
 from reliance.engine.executors import Base
@@ -26,23 +27,24 @@ from reliance.exact.protocol import ChosenRows, Exchange
 from reliance.inference import identified
 from reliance.losses import outputs
 from reliance.losses.functions import Metric
-from reliance.methods.measuring import checked_shifts
-from reliance.plans import Pairs, Plan, Shifts
+from reliance.methods.drawing import Draws, drawn
+from reliance.plans import Pairs, Plan
 from reliance.results.local import LocalImportance
 
 Floats = NDArray[np.float64]
 
 
+@public
 def local_importance(
-    model: Any,
-    X: Array,
-    y: Array | None = None,
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
     rows: Sequence[int] | None = None,
-    draws: str | int = "all",
-    loss: Any = None,
+    draws: str | int | Draws = "all",
+    loss: LossLike | None = None,
     center: bool = True,
-    features: Any = None,
+    features: FeaturesLike = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -65,12 +67,10 @@ def local_importance(
 
     Parameters
     ----------
-    model, X, y, features, rng, run, progress, names
-        As in `ablation_importance`.
     rows : sequence of int, optional
         Which rows to explain; by default all. Only these are evaluated, with the donors that they have among all rows.
-    draws : "all" or int
-        All other rows as donors, or so many shifts.
+    draws : "all", int or Draws
+        All other rows as donors, or so many of them, those that `permutation_importance` draws for the same ``rng``.
     loss : optional
         A per-row loss as in `ablation_importance`: by default squared error if there are labels, and otherwise the
         prediction itself.
@@ -130,7 +130,8 @@ def local_importance(
         done = routes.answered(question, evaluation)
     moments = [done.answer(f).moments(f)[0] for f in problem.features]
     values = np.stack([_mean_change(m, plan, contributes) for m in moments], axis=1)
-    errors = np.stack([plan.row_errors(m.row_sum, m.row_squares) for m in moments], axis=1)
+    parts = [plan.part(feature) for feature in problem.features]
+    errors = np.stack([p.row_errors(m.row_sum, m.row_squares) for p, m in zip(parts, moments, strict=True)], axis=1)
     return _result(problem, base, chosen, plan, values, errors, done.evaluations(problem.features), contributes)
 
 
@@ -165,12 +166,12 @@ def _uncentred(problem: Problem, some: Problem, base: Base) -> Floats:
 # Parts
 
 
-def _plan(problem: Problem, draws: Any) -> Pairs | Shifts:
+def _plan(problem: Problem, draws: str | int | Draws) -> Plan:
     if isinstance(draws, str):
         if draws != "all":
-            raise ValueError(f"draws={shown(draws)} is unknown: pass 'all' or a number of shifts")
+            raise ValueError(f"draws={shown(draws)} is unknown: pass 'all' or a number of draws")
         return Pairs(problem.n)
-    return Shifts(problem.n, checked_shifts(draws, problem.n, "draws"), problem.key)
+    return drawn(problem.rows, problem.key, draws)
 
 
 def _check_loss(problem: Problem) -> None:
@@ -183,7 +184,7 @@ def _check_loss(problem: Problem) -> None:
         )
 
 
-def _checked_rows(rows: Any, n: int) -> Indices:
+def _checked_rows(rows: object, n: int) -> Indices:
     host = arrays.to_host(rows) if arrays.is_array(rows) else np.asarray(rows)
     if host.ndim != 1 or host.size == 0 or host.dtype.kind not in "iu":
         raise ValueError(f"rows={shown(rows)}: pass a list of row numbers, such as rows=[0, 5]")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from reliance import inference, plans
-from reliance._core.checks import check_choice, check_draws, warn
+from reliance._core.checks import check_choice, warn
 from reliance._core.progress import Progress
 from reliance._core.words import shown
 from reliance.engine.evaluation import Evaluation, evaluating
@@ -16,6 +14,7 @@ from reliance.exact.routes import Done
 from reliance.inference import freedom, identified
 from reliance.losses.functions import Metric, has_rows
 from reliance.methods import curves
+from reliance.methods.drawing import Draws, drawn
 from reliance.plans import Plan
 from reliance.results import importance as results
 from reliance.results.curves import Curve
@@ -25,7 +24,7 @@ from reliance.results.mapping import Results, one_or_all
 COMPARE = ("difference", "ratio")
 
 
-def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
+def reliance_plan(problem: Problem, pairs: str | int | Draws) -> tuple[Problem, Plan]:
     """Which pairs of rows lend each other a feature, and the problem, less its odd last row if there are halves."""
     if isinstance(pairs, str) and pairs == "all":
         # A metric needs all rows of a draw at once: the same pairs, a whole shift at a time.
@@ -37,8 +36,8 @@ def reliance_plan(problem: Problem, pairs: str | int) -> tuple[Problem, Plan]:
             problem = problem.head(problem.n - 1)
         return problem, plans.halves(problem.n, problem.key)
     if isinstance(pairs, str):
-        raise ValueError(f"pairs={shown(pairs)} is unknown: choose 'all', 'halves' or a number of shifts")
-    return problem, plans.Shifts(problem.n, checked_shifts(pairs, problem.n, "pairs"), problem.key)
+        raise ValueError(f"pairs={shown(pairs)} is unknown: choose 'all', 'halves' or a number of draws")
+    return problem, drawn(problem.rows, problem.key, pairs, "pairs")
 
 
 def measure(
@@ -105,6 +104,7 @@ def collect(
             method=method,
             loss=function.name,
             why_loss=function.why,
+            exchangeable=plan.exchangeable,
             plan=plan.label,
             units=plan.units,
             n=plan.n,
@@ -131,15 +131,3 @@ def base_risks(evaluation: Evaluation, compare: str) -> list[float]:
                 "above 0: use compare='difference'"
             )
     return risks
-
-
-def checked_shifts(draws: Any, n: int, name: str) -> int:
-    count = check_draws(draws, name)
-    if count < 3 and n > 3:
-        warn(f"{name}={count}: with fewer than 3 draws the population interval rests on a rough bound; use 3 or more")
-    if count > n - 1:
-        warn(
-            f"{name}={count} is more than the {n - 1} shifts of {n} rows, which are all pairs already: further draws "
-            "start a new ordering and repeat pairs; model_reliance(pairs='all') gives the exact value"
-        )
-    return count

@@ -5,38 +5,39 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._core.arrays import Array
 from reliance._core.checks import check_choice
 from reliance._core.progress import Progress
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.words import shown
+from reliance.data.passed import DataLike, FeaturesLike, ModelLike
 from reliance.engine.evaluation import evaluating
 from reliance.engine.executors import Base
 from reliance.engine.problems import Problem, prepare
 from reliance.losses.functions import prediction_shift
 from reliance.methods.held_values import SIGNED_SHIFT, answers, held_values
 from reliance.models import adapting
-from reliance.models.calling import name_of
+from reliance.models.calling import Model, name_of
 from reliance.results.impact import Impact
 
 Floats = NDArray[np.float64]
 ROUTES = ("auto", "plain")
 
 
+@public
 def feature_impact(
-    model: Any,
-    X: Array,
+    model: ModelLike,
+    X: DataLike,
     *,
     quantiles: int | Sequence[float] = 9,
     normalize: bool = False,
     method: str = "predict",
     route: str = "auto",
-    features: Any = None,
+    features: FeaturesLike = None,
     run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
@@ -68,8 +69,6 @@ def feature_impact(
     features : optional
         What to measure: None for each column, or a list of indices or names. No groups: they have no one standard
         deviation.
-    run, progress, names
-        As in `ablation_importance`.
 
     Returns
     -------
@@ -159,7 +158,7 @@ def checked_quantiles(quantiles: int | Sequence[float]) -> Floats:
     return found
 
 
-def _with_method(model: Any, method: str) -> Any:
+def _with_method(model: ModelLike, method: str) -> ModelLike | Model:
     """The model, asked for another method than the usual one if the user says so."""
     if not isinstance(method, str):
         raise TypeError(f"method={shown(method)}: pass the name of a method, such as 'predict' or 'decision_function'")

@@ -3,34 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack, overload
 
 from reliance import plans
-from reliance._core.arrays import Array
 from reliance._core.checks import check_choice, check_draws
 from reliance._core.progress import Progress
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
+from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, ModelLike
 from reliance.engine.problems import CURVES, prepare
 from reliance.exact import routes
 from reliance.methods.adaptive import Until, measure_until
-from reliance.methods.measuring import checked_shifts, measure, reliance_plan
+from reliance.methods.drawing import DEFAULT, Draws, drawn, growing
+from reliance.methods.measuring import measure, reliance_plan
+from reliance.methods.signatures import Measuring
 from reliance.plans import Plan
 from reliance.plans.protocol import checked, is_plan
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results
 
 
+@overload
 def ablation_importance(
-    model: Any,
-    X: Array,
-    y: Array | None = None,
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
     draws: int | Until = 10,
-    loss: Any = None,
+    loss: LossLike | None = None,
+    **options: Unpack[Measuring],
+) -> Importance: ...
+@overload
+def ablation_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    draws: int | Until = 10,
+    loss: LossesLike,
+    **options: Unpack[Measuring],
+) -> Results[Importance]: ...
+@public
+def ablation_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    draws: int | Until = 10,
+    loss: LossLike | LossesLike | None = None,
     compare: str = "difference",
-    features: Any = None,
-    weights: Array | None = None,
+    features: FeaturesLike = None,
+    weights: DataLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -47,41 +71,9 @@ def ablation_importance(
 
     Parameters
     ----------
-    model : callable, scikit-learn estimator or torch.nn.Module
-        ``batch (m, *features) -> predictions (m, ...)`` on the namespace and device of ``X``.
-    X : array (n, ...), table, or tuple or dict of arrays
-        NumPy, CuPy, JAX or torch; the work happens where it is. Nested lists are taken as NumPy. A table of pandas,
-        polars or pyarrow reaches the model as such a table. Several inputs are passed as ``model(*X)`` or
-        ``model(**X)``; a feature is one of them, ``(input, slice)`` or ``(input, mask)``.
-    y : array (n, ...), optional
-        Labels; not needed for ``loss="prediction_shift"``.
     draws : int or Until
         K, how many times each row is replaced. ``rl.Until(precision=0.01)``, ``rl.Until(top=3)``: as many as that
         takes; ``result.draws_per_row`` and ``result.stopped`` say how many these were, and why no more.
-    loss : str, callable, Metric or a list of these, optional
-        By default the one that fits the model: log loss of a classifier with probabilities, zero-one of one without,
-        squared error of a regressor or a function of numbers; ``result.why_loss`` says which of these it was.
-        ``"squared_error"``, ``"absolute_error"``, ``"log_loss"``, ``"cross_entropy"``, ``"zero_one"``, ``"hinge"``,
-        ``"huber"``, ``"pinball"``, ``"poisson_deviance"``, ``"prediction_shift"``, the metrics ``"auc"``, ``"r2"``,
-        ``"rmse"``, ``"accuracy"`` (as 1 - AUC, 1 - R2, RMSE, 1 - accuracy), ``loss(y, prediction) -> (m,)``, or a
-        `Metric`. A list evaluates the model once and gives a mapping of results.
-    compare : {"difference", "ratio"}
-        Replaced risk minus, or over, the base risk.
-    features : optional
-        What to measure: None for each column; a list of indices, names or tuples of them as groups; a mapping from
-        names to columns; an integer mask of the shape of a row for inputs of several dimensions.
-    weights : array (n,), optional
-        Weights of the rows' losses. Donors count equally.
-    rng : int, SeedSequence or Generator, optional
-        The same seed gives the same donors on every backend and at every block size. A Generator is consumed once.
-    run : Run, optional
-        How the work is done: ``rl.Run(memory="512MB")`` bounds what may be allocated, see `Run`.
-    progress : bool or callable
-        Show a bar, or call ``progress(done, total)``.
-    names : sequence of str, optional
-        Names of the columns.
-    keep : str or sequence of str
-        ``"rows"`` keeps ``row_values`` (p, n).
 
     Returns
     -------
@@ -116,41 +108,60 @@ def ablation_importance(
     return measure(problem, plan(check_draws(draws)), compare, "ablation_importance", progress)
 
 
+@overload
 def permutation_importance(
-    model: Any,
-    X: Array,
-    y: Array | None = None,
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
-    draws: int | Until | Plan = 20,
-    loss: Any = None,
+    draws: int | Draws | Until | Plan = DEFAULT,
+    loss: LossLike | None = None,
+    **options: Unpack[Measuring],
+) -> Importance: ...
+@overload
+def permutation_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    draws: int | Draws | Until | Plan = DEFAULT,
+    loss: LossesLike,
+    **options: Unpack[Measuring],
+) -> Results[Importance]: ...
+@public
+def permutation_importance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    draws: int | Draws | Until | Plan = DEFAULT,
+    loss: LossLike | LossesLike | None = None,
     compare: str = "difference",
-    features: Any = None,
-    weights: Array | None = None,
+    features: FeaturesLike = None,
+    weights: DataLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
 ) -> Importance | Results[Importance]:
-    r"""Permutation importance, by shifts of one random ordering.
-
-    After one random ordering of the rows, draw k gives the row at position q the feature of the row at position
-    (q + s_k) mod n, with distinct random shifts s_k:
+    r"""Increase in loss when a feature is permuted across rows, with confidence intervals.
 
     .. math:: \frac{1}{nK} \sum_{k=1}^{K} \sum_{i=1}^{n}
               \ell(f(x_i \text{ with feature } j \text{ of } x_{d(i,k)}), y_i)
 
-    minus, or over, the base risk. Every row is used equally often as base and as donor and never as its own donor, and
-    all n - 1 shifts are exactly the n(n-1) pairs of `model_reliance`. Draws beyond n - 1 start a new ordering; they can
-    add nothing but cost, which a warning says.
+    minus, or over, the base risk, where every draw d(., k) is a permutation of the rows. By default the draws are *by
+    ranks*: donors, the rows that values are borrowed from, are sorted by the feature, and every row borrows once from
+    each of K stretches of that order. That leaves 4 to 40 times less noise than K random permutations, without bias:
+    values change little from seed to seed. A row may meet itself; changes are scaled by n/(n-1), so that the mean over
+    the n(n-1) pairs of different rows is what is estimated, as in `model_reliance`.
 
     Parameters
     ----------
-    model, X, y, loss, compare, features, weights, rng, run, progress, names, keep
-        As in `ablation_importance`.
-    draws : int, Until or Plan
-        K, the number of permutations. The first K of 2K draws are the K draws. ``rl.Until(...)``: as many as it takes.
-        A plan of your own, `reliance.plans.Plan`: who lends to whom in each of its draws, instead of shifts.
+    draws : int, Draws, Until or Plan
+        K, the number of permutations. ``rl.Draws(K, design="shifts")`` and ``"permutations"`` are other designs than
+        ranks. ``rl.Until(...)``: as many as it takes. A plan of your own, `reliance.plans.Plan`, says who lends to whom
+        in each of its draws.
 
     Returns
     -------
@@ -173,29 +184,50 @@ def permutation_importance(
     """
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
 
-    def plan(count: int) -> Plan:
-        return plans.Shifts(problem.n, count, problem.key)
-
     if is_plan(draws):
         return measure(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance", progress)
 
     if isinstance(draws, Until):
-        return measure_until(problem, plan, draws, compare, "permutation_importance", progress)
-    shifts = plan(checked_shifts(draws, problem.n, "draws"))
-    return measure(problem, shifts, compare, "permutation_importance", progress)
+        plan_of = growing(problem.rows, problem.key, draws.design)
+        return measure_until(problem, plan_of, draws, compare, "permutation_importance", progress)
+    plan = drawn(problem.rows, problem.key, draws)
+    return measure(problem, plan, compare, "permutation_importance", progress)
 
 
+@overload
 def model_reliance(
-    model: Any,
-    X: Array,
-    y: Array | None = None,
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
-    pairs: str | int = "all",
-    loss: Any = None,
+    pairs: str | int | Draws = "all",
+    route: str = "auto",
+    loss: LossLike | None = None,
+    **options: Unpack[Measuring],
+) -> Importance: ...
+@overload
+def model_reliance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    pairs: str | int | Draws = "all",
+    route: str = "auto",
+    loss: LossesLike,
+    **options: Unpack[Measuring],
+) -> Results[Importance]: ...
+@public
+def model_reliance(
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    pairs: str | int | Draws = "all",
+    loss: LossLike | LossesLike | None = None,
     compare: str = "ratio",
     route: str = "auto",
-    features: Any = None,
-    weights: Array | None = None,
+    features: FeaturesLike = None,
+    weights: DataLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -210,20 +242,8 @@ def model_reliance(
 
     Parameters
     ----------
-    model, X, y, loss, features, weights, rng, run, progress, names
-        As in `ablation_importance`.
-    pairs : {"all", "halves"} or int
-        ``"all"``: the exact n(n-1) estimate, O(n) memory. ``"halves"``: after one random ordering, which ``rng``
-        fixes, the rows at places q and q + n/2 lend each other their feature; an odd last row is left out, with a
-        warning. An integer: so many shifts, as in `permutation_importance`.
     compare : {"ratio", "difference"}
-    route : {"auto", "plain", "distinct", "trees", "linear", "first_layer"}
-        How the pairs are measured, always exactly. ``"plain"``: every pair by the model. ``"distinct"``: donors with
-        equal values once, n m evaluations for m distinct values. ``"trees"``: from the trees of an ensemble
-        (scikit-learn, LightGBM, XGBoost), which cannot tell donors between two thresholds apart. ``"linear"``: in
-        closed form, for linear models and squared error. ``"first_layer"``: without the first product of a model that
-        begins with an affine layer. ``"auto"``: for each feature the cheapest that applies. ``result.routes`` says
-        which it was; a forced route that does not apply is an error.
+        Replaced risk over, or minus, the base risk.
     keep : str or sequence of str
         ``"rows"`` keeps ``row_values`` (p, n). ``"curves"`` keeps ``curves``: for each feature its partial dependence
         at the values that occur, which all pairs know without one more evaluation. ``"ice"`` keeps the curve of every

@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference
 from reliance._core import arrays
-from reliance._core.arrays import Array
 from reliance._core.checks import check_choice
 from reliance._core.progress import Progress, Reporter
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
+from reliance.data.passed import DataLike, FeaturesLike, ModelLike
 from reliance.engine.evaluation import evaluating
 from reliance.engine.executors import Base
 from reliance.engine.problems import Problem, prepare
@@ -38,13 +38,14 @@ Floats = NDArray[np.float64]
 FORMS = ("independent", "product")
 
 
+@public
 def sobol_total(
-    model: Any,
-    X: Array,
+    model: ModelLike,
+    X: DataLike,
     *,
     pairs: str | int = "all",
     form: str = "independent",
-    features: Any = None,
+    features: FeaturesLike = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -59,10 +60,8 @@ def sobol_total(
 
     Parameters
     ----------
-    model, X, features, rng, run, progress, names
-        As in `ablation_importance`. The model must have one numeric output.
-    pairs : {"all", "halves"} or int
-        As in `model_reliance`.
+    model : callable, scikit-learn estimator or torch.nn.Module
+        ``batch (m, *features) -> predictions (m,)``, one number per row, on the namespace and device of ``X``.
     form : {"independent", "product"}
         ``"independent"``: the formula above. ``"product"``, all pairs only: the mean over rows of the variance of f_ik
         within a row, over the variance of all f_ik.
@@ -110,21 +109,21 @@ def sobol_total(
         done = routes.measure(evaluation, plan)
     variance = float(np.var(own, ddof=1))
     unit = 2.0 * (own - own.mean()) ** 2 * problem.n / (problem.n - 1)  # its mean is 2 Var f
-    lent = inference.lent_units(unit, None, plan, "ratio")
     summaries = []
     for feature in problem.features:
         one = done.answer(feature).moments(feature)[0]
-        found = inference.summarize(one, unit, None, plan, "ratio", lent=lent, keep_rows=False)
+        found = inference.summarize(one, unit, None, plan.part(feature), "ratio", keep_rows=False)
         summaries.append(_as_share(found, variance))
     return _result(problem, summaries, plan, done, variance, "sobol_total")
 
 
+@public
 def sobol_first(
-    model: Any,
-    X: Array,
+    model: ModelLike,
+    X: DataLike,
     *,
     form: str = "independent",
-    features: Any = None,
+    features: FeaturesLike = None,
     run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
@@ -140,9 +139,9 @@ def sobol_first(
 
     Parameters
     ----------
-    model, X, features, run, progress, names
-        As in `ablation_importance`. The model must have one numeric output. All pairs are evaluated, by the cheapest
-        route that is exact: nothing is drawn at random.
+    model : callable, scikit-learn estimator or torch.nn.Module
+        ``batch (m, *features) -> predictions (m,)``, one number per row, on the namespace and device of ``X``. All
+        pairs are evaluated, by the cheapest route that is exact: nothing is drawn at random.
     form : {"independent", "product"}
         Divide by the variance of the predictions, or by that of all f_ik. See the notes of `sobol_total`: for
         independent features both are the same index, for others only the second is one.

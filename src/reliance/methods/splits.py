@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference
 from reliance._core import arrays
-from reliance._core.arrays import Array
 from reliance._core.progress import Progress
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed, shown
 from reliance.data import tables
+from reliance.data.passed import DataLike, FeaturesLike, LossLike, ModelLike
 from reliance.methods.replacement import model_reliance
 from reliance.results.importance import Importance
 from reliance.results.splits import SplitComparison
 
 Floats = NDArray[np.float64]
+# X, y and perhaps weights.
+Split: TypeAlias = tuple[DataLike, DataLike | None] | tuple[DataLike, DataLike | None, DataLike | None]
 
 
+@public
 def compare_splits(
-    model: Any,
+    model: ModelLike,
     *,
-    train: tuple[Array, ...],
-    test: tuple[Array, ...],
+    train: Split,
+    test: Split,
     pairs: str | int = 20,
-    loss: Any = None,
+    loss: LossLike | None = None,
     compare: str = "ratio",
     route: str = "auto",
-    features: Any = None,
+    features: FeaturesLike = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -49,8 +53,10 @@ def compare_splits(
         As fitted to the training data.
     train, test : tuples (X, y) or (X, y, weights)
         The two sets of rows, which must have no row in common. For ``loss="prediction_shift"`` y may be None.
-    pairs, loss, compare, route, features, rng, run, progress, names
-        As in `model_reliance`; one loss.
+    loss : str, callable or Metric, optional
+        One loss, by default the one that fits the model: log loss for a classifier with probabilities, zero-one for one
+        without, squared error for a regressor or a function of numbers. Names and functions are those of
+        `permutation_importance`.
 
     Returns
     -------
@@ -86,7 +92,7 @@ def compare_splits(
     _check_columns(train[0], test[0])
     for split in (train, test):
         X, y, *rest = split
-        one = model_reliance(
+        measured = model_reliance(
             model,
             X,
             y,
@@ -101,8 +107,7 @@ def compare_splits(
             progress=progress,
             names=names,
         )
-        assert isinstance(one, Importance)
-        found.append(one)
+        found.append(measured)
     one, other = found
     if one.names != other.names:
         few = [listed(result.names, 3) for result in found]
@@ -110,7 +115,7 @@ def compare_splits(
     return _compared(one, other)
 
 
-def _check_columns(train: Any, test: Any) -> None:
+def _check_columns(train: object, test: object) -> None:
     """The same columns in the same order: a model would read others' values, whatever the names that are shown."""
     are_tables = [tables.is_table(X) for X in (train, test)]
     if all(are_tables):
@@ -130,7 +135,7 @@ def _check_columns(train: Any, test: Any) -> None:
         )
 
 
-def _only(first: list[Any], second: list[Any]) -> list[tuple[str, list[Any]]]:
+def _only(first: list[str], second: list[str]) -> list[tuple[str, list[str]]]:
     return [
         ("train", [name for name in first if name not in second]),
         ("test", [name for name in second if name not in first]),

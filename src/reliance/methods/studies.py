@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference, plans
 from reliance._core import arrays
-from reliance._core.arrays import Array
 from reliance._core.checks import warn
+from reliance._core.kinds import Array
 from reliance._core.streams import Indices
 from reliance._core.words import listed, shown
 from reliance.data.features import Feature
 from reliance.engine.evaluation import Evaluation
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
-from reliance.engine.stores import ArrayStore, Scrambled, Thresholded, Values
+from reliance.engine.stores import ArrayStore, Scrambled, Store, Thresholded, Values
 from reliance.inference import corrections, identified
 from reliance.inference.corrections import DERIVATIVE_DRAWS, Effect
 from reliance.inference.freedom import FEWEST, JACKKNIFE_GROUPS, Support, supports
@@ -31,7 +31,7 @@ from reliance.results import importance as results
 from reliance.results.comparisons import Influence, jackknife_spread
 from reliance.results.importance import Importance
 from reliance.samplers import sampled_plans
-from reliance.samplers.draws import DonorDraws, Residuals, Sampler, ValueDraws
+from reliance.samplers.draws import DonorDraws, Draws, Residuals, Sampler, ValueDraws
 from reliance.samplers.misfit import Check, Misfit
 from reliance.samplers.scrambling import Thresholds
 from reliance.samplers.variables import Variables
@@ -78,18 +78,18 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
     target = tuple(column for column in feature.columns if column not in given)
     if not target:  # what is given is kept: nothing is replaced
         zeros, draws = np.zeros(n), None if study.plan.rectangular else np.zeros(study.plan.draws)
-        nothing = Moments(zeros, zeros, zeros, draws)
+        nothing = Moments(zeros, zeros, zeros, draws, row_contrast=zeros)
         losses = len(evaluation.problem.losses)
         evaluation.advance(_count(study.plan))
-        return Measured(study.plan, (nothing,) * losses, _no_effect(study), None, None, 0, "given")
+        return Measured(study.plan.part(feature), (nothing,) * losses, _no_effect(study), None, None, 0, "given")
     piece = Feature(feature.name, target)
     if not given:
         if refits:
             _check_weighted(study)
         moments = evaluation.moments(evaluation.problem.store, study.plan, piece)
-        replicates, extra = _replicates(study, piece, given, None) if refits else (None, 0)
+        replicates, extra = _replicates(study, piece, given, None, study.plan) if refits else (None, 0)
         count = _count(study.plan) + extra
-        return Measured(study.plan, moments, _no_effect(study), replicates, None, count, "marginal")
+        return Measured(study.plan.part(piece), moments, _no_effect(study), replicates, None, count, "marginal")
     fitted = study.sampler.fit(study.fitted_on, target, given)
     parts = fitted.on(study.variables.matrix)
     wrong = None if study.check is None else study.check(fitted, target, given)
@@ -98,15 +98,15 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
     if isinstance(parts, Residuals | Thresholds) and not known and any(map(has_rows, evaluation.problem.losses)):
         _check_weighted(study)
     _report_alone(parts, feature)
-    moments, route = evaluation.moments(store, plan, piece), _route(study.sampler)
+    moments, route, own = evaluation.moments(store, plan, piece), _route(study.sampler), plan.part(piece)
     if not any(map(has_rows, evaluation.problem.losses)):  # nothing can be said of the error but that of the draws
-        return Measured(plan, moments, _no_effect(study), None, None, _count(plan), route, wrong)
+        return Measured(own, moments, _no_effect(study), None, None, _count(plan), route, wrong)
     effect, extra = _effect(study, parts, piece)
     if effect is not None:
-        return Measured(plan, moments, effect, None, None, _count(plan) + extra, route, wrong)
-    replicates, extra = _replicates(study, piece, given, parts)
+        return Measured(own, moments, effect, None, None, _count(plan) + extra, route, wrong)
+    replicates, extra = _replicates(study, piece, given, parts, plan)
     trained, more = (None, 0) if study.training is None else _training_replicates(study, piece, given)
-    return Measured(plan, moments, None, replicates, trained, _count(plan) + extra + more, route, wrong)
+    return Measured(own, moments, None, replicates, trained, _count(plan) + extra + more, route, wrong)
 
 
 def _check_weighted(study: Study) -> None:
@@ -122,18 +122,23 @@ def _count(plan: Plan) -> int:
     return plan.n * plan.columns
 
 
-def _route(sampler: Any) -> str:
+def _route(sampler: Sampler) -> str:
     return type(sampler).__name__.lower()
 
 
-def _replacement(problem: Problem, parts: Any, plan: Plan, feature: Feature, ids: Indices | None) -> tuple[Any, Plan]:
+def _replacement(
+    problem: Problem, parts: Draws, plan: Plan, feature: Feature, ids: Indices | None
+) -> tuple[Store, Plan]:
     """The store and the plan of a fitted sampler; ``ids`` are the rows' numbers where they are a part of more."""
     flat, shape = problem.flat, problem.store.shape
     floating = arrays.as_floating(flat)  # a mean plus a residual is no integer
+    # Who lends a residual is sorted by residuals, where a plan sorts at all.
     if isinstance(parts, Residuals):
-        return Scrambled(floating, shape, feature, parts.mean, parts.residual), plan
+        store = Scrambled(floating, shape, feature, parts.mean, parts.residual)
+        return store, plan.sorted_by(lambda feature: arrays.to_host(parts.residual))
     if isinstance(parts, Thresholds):
-        return Thresholded(flat, shape, feature, parts.cut, parts.latent, parts.low, parts.high), plan
+        latent = Thresholded(flat, shape, feature, parts.cut, parts.latent, parts.low, parts.high)
+        return latent, plan.sorted_by(lambda feature: arrays.to_host(parts.latent))
     if isinstance(parts, ValueDraws):
         drawn = sampled_plans.Values(problem.n, plan.draws, problem.key, parts.uniforms, ids)
         return Values(floating, shape, feature, parts.values), drawn
@@ -145,7 +150,7 @@ def _replacement(problem: Problem, parts: Any, plan: Plan, feature: Feature, ids
     )
 
 
-def _report_alone(parts: Any, feature: Feature) -> None:
+def _report_alone(parts: Draws, feature: Feature) -> None:
     if isinstance(parts, DonorDraws) and len(parts.alone):
         warn(
             f"feature {shown(feature.name)}: {len(parts.alone)} rows are alone in their stratum and keep their own "
@@ -153,7 +158,7 @@ def _report_alone(parts: Any, feature: Feature) -> None:
         )
 
 
-def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, int]:
+def _effect(study: Study, parts: Draws, feature: Feature) -> tuple[Effect | None, int]:
     """The sampler's own error where it is known without refitting, and the evaluations that it took."""
     evaluation, plan = study.evaluation, study.plan
     n = evaluation.problem.n
@@ -176,7 +181,9 @@ def _effect(study: Study, parts: Any, feature: Feature) -> tuple[Effect | None, 
     return None, 0
 
 
-def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: Any) -> tuple[Floats, int]:
+def _replicates(
+    study: Study, feature: Feature, given: tuple[int, ...], parts: Draws | None, plan: Plan
+) -> tuple[Floats, int]:
     """``(J, L)``: the estimates without each group of rows, the sampler fitted without it; and the evaluations.
 
     Draws stay what they are. Where a plan names the donors, the deleted rows are taken away from the sums, as rows and
@@ -189,7 +196,7 @@ def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: A
     study.evaluation.advance.expect(rows * study.plan.columns)
     for kept, gone in groups:
         matrix = problem.xp.take(study.variables.matrix, _index(problem, kept), axis=0)
-        refit: Any = None
+        refit: Draws | None = None
         if given:
             fitted_on = matrix if study.training is None else study.training
             # A sampler may hold something of each evaluated row, such as given strata.
@@ -198,21 +205,22 @@ def _replicates(study: Study, feature: Feature, given: tuple[int, ...], parts: A
         if by_plan:
             evaluation = study.evaluation.without(gone)
             whole = parts if refit is None else _merged(parts, refit, kept, gone)
-            store, plan = (problem.store, study.plan)
-            if whole is not None:
-                store, plan = _replacement(problem, whole, study.plan, feature, None)
+            # The donors stay what they were, also where they were sorted by what is fitted again.
+            store = problem.store if whole is None else _replacement(problem, whole, plan, feature, None)[0]
             moments = evaluation.moments(store, plan, feature)
-            found.append(_estimates(evaluation, moments, plan, study.compare, gone))
+            found.append(_estimates(evaluation, moments, plan.part(feature), study.compare, gone))
+            count += _count(plan)
         else:
+            assert refit is not None  # what draws by itself draws given something
             evaluation = study.evaluation.some_rows(kept)
-            store, plan = _replacement(evaluation.problem, refit, study.plan, feature, kept)
-            moments = evaluation.moments(store, plan, feature)
-            found.append(_estimates(evaluation, moments, plan, study.compare))
-        count += _count(plan)
+            store, own = _replacement(evaluation.problem, refit, study.plan, feature, kept)
+            moments = evaluation.moments(store, own, feature)
+            found.append(_estimates(evaluation, moments, own, study.compare))
+            count += _count(own)
     return np.asarray(found), count
 
 
-def _merged(parts: Any, refit: Any, kept: Indices, gone: Indices) -> Any:
+def _merged(parts: Draws | None, refit: Draws, kept: Indices, gone: Indices) -> Draws:
     """What a refitted sampler says of the rows that are left, and the first fit of the others, which do not count."""
     order = np.argsort(np.concatenate([kept, gone]))
 
@@ -221,15 +229,15 @@ def _merged(parts: Any, refit: Any, kept: Indices, gone: Indices) -> Any:
         index, back = (arrays.from_host(i, xp, dev, arrays.index_dtype(xp)) for i in (gone, order))
         return xp.take(xp.concat([new, xp.take(old, index, axis=0)]), back, axis=0)
 
-    if type(refit) is not type(parts):
-        raise ValueError(
-            "without a group of rows the sampler draws in another way, so its error is not known: a column that a "
-            "classifier predicts needs more rows of each of its two values"
-        )
-    if isinstance(parts, Residuals):
+    if isinstance(parts, Residuals) and isinstance(refit, Residuals):
         return Residuals(merge(refit.mean, parts.mean), merge(refit.residual, parts.residual))
-    cut, latent = merge(refit.cut, parts.cut), merge(refit.latent, parts.latent)
-    return Thresholds(cut, latent, parts.low, parts.high)
+    if isinstance(parts, Thresholds) and isinstance(refit, Thresholds):
+        cut, latent = merge(refit.cut, parts.cut), merge(refit.latent, parts.latent)
+        return Thresholds(cut, latent, parts.low, parts.high)
+    raise ValueError(
+        "without a group of rows the sampler draws in another way, so its error is not known: a column that a "
+        "classifier predicts needs more rows of each of its two values"
+    )
 
 
 def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...]) -> tuple[Floats, int]:
@@ -242,7 +250,8 @@ def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...])
         training = problem.xp.take(study.training, _index(problem, ids), axis=0)
         parts = study.sampler.fit(training, feature.columns, given).on(study.variables.matrix)
         store, plan = _replacement(problem, parts, study.plan, feature, None)
-        found.append(_estimates(study.evaluation, study.evaluation.moments(store, plan, feature), plan, study.compare))
+        moments = study.evaluation.moments(store, plan, feature)
+        found.append(_estimates(study.evaluation, moments, plan.part(feature), study.compare))
         count += _count(plan)
     return np.asarray(found), count
 
@@ -340,6 +349,7 @@ def result_of(
         method=method,
         loss=function.name,
         why_loss=function.why,
+        exchangeable=drawn.exchangeable,
         plan=f"jackknife, {study.plan.draws} per row" if refitted else drawn.label,
         units=min(problem.n, JACKKNIFE_GROUPS) if refitted else drawn.units,
         n=problem.n,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +118,7 @@ def _row_products(evaluation: Evaluation, feature: Feature, e: Effects, chosen: 
     """For chosen rows i the mean over k of g_ik c_k: donors count with their effects."""
     problem, k = evaluation.problem, e.n - 1
     classes = distinct_values(problem, feature)
-    whole: Any = Pairs(e.n) if classes is None else classes
+    whole = Pairs(e.n) if classes is None else classes
     plan = some_rows(dataclasses.replace(whole, factor=e.donors), chosen)
     part = evaluation.some_rows(chosen)
     store = Lent(part.problem.flat, problem.store.shape, problem.flat)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array
 from reliance.losses.functions import Loss, log_loss, squared_error, zero_one
 
 NO_LABELS = "y is None, so there is no loss to take: pass y, or loss='prediction_shift', which needs no labels"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance._core.kinds import HostArray
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.plans import variances
@@ -64,6 +66,13 @@ class Drawn:
     def part(self: Plan, feature: Feature) -> Plan:
         return self
 
+    @property
+    def exchangeable(self) -> bool:
+        return True
+
+    def sorted_by(self: Plan, values: Callable[[Feature], HostArray]) -> Plan:
+        return self
+
     def held_bytes(self, features: int) -> int:
         return 0
 
@@ -84,6 +93,10 @@ class Drawn:
         uses = np.bincount(flat, minlength=self.n)
         bounds = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(uses, dtype=np.int64)])
         return Users(np.argsort(flat, kind="stable"), bounds)
+
+    def donors_of(self: Plan, rows: Indices, columns: range) -> Indices:
+        parts = [np.asarray(self.donors(range(self.n), range(k, k + 1)))[rows, 0] for k in columns]
+        return np.stack(parts, axis=1)
 
     def donor_sums(self, column_sums: Floats) -> Floats | None:
         return None

@@ -13,7 +13,6 @@ from reliance.plans.bases import Drawn, Rectangular
 from reliance.plans.classes import Classes
 from reliance.plans.pairs import Pairs
 from reliance.plans.protocol import Floats, Plan, Tile, Users
-from reliance.plans.shifts import Shifts
 
 
 def some_rows(plan: Plan, chosen: Indices) -> SomeRows | SomeRowsOfPairs:
@@ -21,11 +20,11 @@ def some_rows(plan: Plan, chosen: Indices) -> SomeRows | SomeRowsOfPairs:
 
     The store holds the ``chosen (m,)`` rows alone (see `stores.Lent`).
     """
-    if isinstance(plan, Shifts):
-        return SomeRows(plan, chosen)
     if isinstance(plan, Pairs | Classes):
         return SomeRowsOfPairs(plan, chosen)
-    raise TypeError(f"some rows are taken of all pairs, classes of them, or shifts, not of {plan.label[:80]}")
+    if plan.rectangular:
+        raise TypeError(f"some rows are taken of all pairs, classes of them, or draws, not of {plan.label[:80]}")
+    return SomeRows(plan, chosen)
 
 
 class _NotLending:
@@ -39,9 +38,9 @@ class _NotLending:
 
 @dataclass(frozen=True, eq=False)
 class SomeRows(_NotLending, Drawn):
-    """Some rows of shifts."""
+    """Some rows of a plan of draws."""
 
-    plan: Shifts
+    plan: Plan
     chosen: Indices
 
     @property
@@ -51,6 +50,22 @@ class SomeRows(_NotLending, Drawn):
     @property
     def draws(self) -> int:
         return self.plan.draws
+
+    @property
+    def scale(self) -> float:
+        return self.plan.scale
+
+    @property
+    def ordering(self) -> Indices | None:
+        """Where rows stand that lend: nothing is summed by it, so it may have more of them than are chosen."""
+        return self.plan.ordering
+
+    def part(self, feature: Feature) -> Plan:
+        own = self.plan.part(feature)
+        return self if own is self.plan else SomeRows(own, self.chosen)
+
+    def held_bytes(self, features: int) -> int:
+        return self.plan.held_bytes(features)
 
     def cuts(self) -> tuple[int, ...]:
         return self.plan.cuts()

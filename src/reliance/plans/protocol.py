@@ -6,7 +6,7 @@ so it needs O(n) memory for any number of draws. Rows keep their natural order i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.arrays import Array
+from reliance._core.kinds import HostArray
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 
@@ -124,6 +125,15 @@ class Plan(Protocol):
         """
         ...
 
+    @property
+    def exchangeable(self) -> bool:
+        """Whether the draws and the data as they are could change places, if the feature did not matter."""
+        ...
+
+    def sorted_by(self, values: Callable[[Feature], HostArray]) -> Plan:
+        """The same plan for other things than the feature's own values, if it goes by values: ``(n, g)`` each."""
+        ...
+
     def held_bytes(self, features: int) -> int:
         """What the plan keeps on the host beyond one ordering of the rows, if so many features are measured."""
         ...
@@ -137,6 +147,10 @@ class Plan(Protocol):
 
         Or other numbers which the store makes replacements of, such as ``(b, d, count)`` in [0, 1).
         """
+        ...
+
+    def donors_of(self, rows: Indices, columns: range) -> Indices:
+        """The same of any rows, ``(b, d)``, of a plan of draws."""
         ...
 
     def mask(self, tile: Tile) -> NDArray[np.bool_] | None:

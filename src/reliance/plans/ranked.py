@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import streams
+from reliance._core.kinds import HostArray
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.plans import variances
 from reliance.plans.bases import Drawn
+from reliance.plans.orderings import Orders
 from reliance.plans.protocol import Floats, Terms, Tile, Users, Variance
 from reliance.plans.variances import RankedEffects
 from reliance.plans.windows import Windows
@@ -83,6 +85,14 @@ class Ranked(Drawn):
     @cached_property
     def windows(self) -> Windows:
         return Windows(self.n, CYCLE if self.cycles else self.draws, self.key)
+
+    @property
+    def exchangeable(self) -> bool:
+        """Spread evenly over the feature's values, draws vary less than the data would."""
+        return self.draws == 1
+
+    def sorted_by(self, values: Callable[[Feature], HostArray]) -> Ranked:
+        return replace(self, orders=Orders(self.n, self.key, values))
 
     def held_bytes(self, features: int) -> int:
         return self.windows.nbytes + self.orders.nbytes(features)
@@ -157,6 +167,10 @@ class OfFeature(Drawn):
     @property
     def ordering(self) -> Indices:
         return self.order
+
+    @property
+    def exchangeable(self) -> bool:
+        return self.plan.exchangeable
 
     def contrasts(self, tile: Tile) -> NDArray[np.int8] | None:
         return self.plan.contrasts(tile)

@@ -79,7 +79,6 @@ class Shifts(Drawn):
         return self.donors_of(np.arange(rows.start, rows.stop), columns)
 
     def donors_of(self, rows: Indices, columns: range) -> Indices:
-        """The donors (b, d) of any rows."""
         cycle, shifts = self._locate(columns)
         return streams.as_indices(cycle.order[(cycle.position[rows, None] + shifts) % self.n])
 

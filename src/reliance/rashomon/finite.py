@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from types import MethodType
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference
 from reliance._core import streams
+from reliance._core.kinds import Array
 from reliance._core.progress import Reporter
 from reliance._core.words import shown
 from reliance.data.features import Feature
+from reliance.data.passed import LossLike, ModelLike
 from reliance.engine.problems import Problem, assembled
 from reliance.losses.functions import Loss, resolve_all
 from reliance.models import adapting, calling, modules
@@ -29,9 +31,11 @@ from reliance.rashomon.stacked import Fitted
 Floats = NDArray[np.float64]
 # Which random numbers the resampled rows are (see `rng.stream`), and how many samples of the rows are made at a time.
 _RESAMPLES, _AT_ONCE = 102, 32
+# Rows and labels at the device and dtype of torch modules.
+_Homes: TypeAlias = dict[object, tuple[Array, Array | None]]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class FiniteClass:
     """A list of fitted models: the range is the smallest and the largest reliance among those that are good.
 
@@ -73,41 +77,42 @@ class FiniteClass:
     [True, True, False]
     """
 
-    models: Iterable[Any] | Mapping[str, Any]
-    loss: Any = None
-    bootstrap: int | None = None
+    models: dict[str, ModelLike]
+    loss: str
+    bootstrap: int | None
+    _function: Loss = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        named = _named(self.models)
-        object.__setattr__(self, "models", named)
-        count = self.bootstrap
+    def __init__(
+        self,
+        models: Iterable[ModelLike] | Mapping[str, ModelLike],
+        loss: LossLike | None = None,
+        bootstrap: int | None = None,
+    ) -> None:
+        named, count = _named(models), bootstrap
         if count is not None and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
             raise ValueError(f"bootstrap={shown(count)}: pass a number of samples of at least 1, or None")
-        function, *more = (default_of_list(named.values()),) if self.loss is None else resolve_all(self.loss)
+        function, *more = (default_of_list(named.values()),) if loss is None else resolve_all(loss)
         if more:
-            raise ValueError(f"loss={shown(self.loss)} names several: a class is judged by one loss")
+            raise ValueError(f"loss={shown(loss)} names several: a class is judged by one loss")
         if not isinstance(function, Loss):
             raise ValueError(
                 f"loss={shown(function.name)} is a metric of all rows together: a class needs a loss of single rows"
             )
-        object.__setattr__(self, "_function", function)
-        object.__setattr__(self, "loss", function.name)
         _check_devices(named)
-
-    @property
-    def named(self) -> dict[str, Any]:
-        return self.models  # type: ignore[return-value]
+        known = {"models": named, "loss": function.name, "bootstrap": count, "_function": function}
+        for name, value in known.items():  # it is frozen
+            object.__setattr__(self, name, value)
 
     def best(self, data: ClassData) -> Member:
         risks = self._state(data).risks
         return self._member(int(np.argmin(risks)), risks)
 
-    def contains(self, data: ClassData, model: Any) -> Member:
+    def contains(self, data: ClassData, model: object) -> Member:
         return self._member(self.position(model), self._state(data).risks)
 
-    def position(self, model: Any) -> int:
+    def position(self, model: object) -> int:
         """Which model of the list a reference is: the object itself, or its name."""
-        for k, (name, own) in enumerate(self.named.items()):
+        for k, (name, own) in enumerate(self.models.items()):
             if _same(model, own) or (isinstance(model, str) and model == name):
                 return k
         given = repr(model) if isinstance(model, str) else calling.name_of(model)
@@ -157,8 +162,8 @@ class FiniteClass:
         self._measure(state, table, wanted & ~table.measured, data.key, advance)
         values = np.where(table.measured[:, None], table.values, np.nan)
         if table.samples is None:
-            return Members(tuple(self.named), state.risks, inside, values)
-        return Members(tuple(self.named), state.risks, inside, values, table.samples, state.resampled(data.key, table))
+            return Members(tuple(self.models), state.risks, inside, values)
+        return Members(tuple(self.models), state.risks, inside, values, table.samples, state.resampled(data.key, table))
 
     def _measure(
         self, state: _State, table: _Table, wanted: NDArray[np.bool_], key: int, advance: Callable[[int], None]
@@ -192,12 +197,12 @@ class FiniteClass:
     def _state(self, data: ClassData) -> _State:
         known = _known.setdefault(data, {})
         if self not in known:
-            homes: dict[Any, tuple[Any, Any]] = {}
-            fitted = [Fitted.of(name, self._problem(data, model, homes)) for name, model in self.named.items()]
+            homes: _Homes = {}
+            fitted = [Fitted.of(name, self._problem(data, model, homes)) for name, model in self.models.items()]
             known[self] = _State(fitted, np.asarray([inference.risk(one.losses, None) for one in fitted]), {})
         return known[self]
 
-    def _problem(self, data: ClassData, model: Any, homes: dict[Any, tuple[Any, Any]]) -> Problem:
+    def _problem(self, data: ClassData, model: ModelLike, homes: _Homes) -> Problem:
         rows = data.rows
         assert rows is not None  # what a list of models is asked about
         if modules.is_torch_module(model) and rows.inputs is None and isinstance(rows.flat, np.ndarray):
@@ -205,11 +210,11 @@ class FiniteClass:
             if home not in homes:  # moved once, not once for each module
                 homes[home] = calling.at_home(model, rows.flat, rows.y, None)[:2]
             rows = replace(rows, flat=homes[home][0], y=homes[home][1])
-        return assembled(model, rows, (self._function,), key=data.key, memory=data.memory)  # type: ignore[attr-defined]
+        return assembled(model, rows, (self._function,), key=data.key, memory=data.memory)
 
     def _member(self, k: int, risks: Floats) -> Member:
-        model = list(self.named.values())[k]
-        call = model if callable(model) else adapting.adapt(model, [self._function]).predict  # type: ignore[attr-defined]
+        model = list(self.models.values())[k]
+        call = model if callable(model) else adapting.adapt(model, [self._function]).predict
         return Member(call, float(risks[k]))
 
 
@@ -229,7 +234,7 @@ class _State:
 
     fitted: list[Fitted]
     risks: Floats
-    tables: dict[Any, _Table]
+    tables: dict[stacked.Question, _Table]
 
     def table(self, features: tuple[Feature, ...], compare: str, conditional: bool, samples: int | None) -> _Table:
         question = stacked.Question(features, compare, conditional, samples is not None)
@@ -250,7 +255,7 @@ class _State:
 _known: weakref.WeakKeyDictionary[ClassData, dict[FiniteClass, _State]] = weakref.WeakKeyDictionary()
 
 
-def _named(given: Any) -> dict[str, Any]:
+def _named(given: object) -> dict[str, ModelLike]:
     """The models by name, each once."""
     if not isinstance(given, Mapping) and (callable(given) or hasattr(given, "predict") or isinstance(given, str)):
         raise TypeError(f"models is a {type(given).__name__}, not a list: pass [model, ...] or a mapping from names")
@@ -271,11 +276,11 @@ def _named(given: Any) -> dict[str, Any]:
     return named
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     return a is b or (isinstance(a, MethodType) and isinstance(b, MethodType) and a == b)
 
 
-def _check_devices(named: dict[str, Any]) -> None:
+def _check_devices(named: dict[str, ModelLike]) -> None:
     """Rows are moved to where a torch module is; they cannot be in two places."""
     homes = {name: modules.home(model) for name, model in named.items() if modules.is_torch_module(model)}
     devices = {str(home[0]): name for name, home in homes.items() if home is not None}

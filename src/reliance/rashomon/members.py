@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance._core.kinds import HostArray
 from reliance.results import files
 from reliance.results.records import Record
 
@@ -70,7 +72,7 @@ class Members(Record):
         weights = np.where(inside, 1.0 / np.maximum(counts, 1), 0.0) / max(int(np.sum(counts > 0)), 1)
         return self.sample_values[:, :, feature][inside], weights[inside]
 
-    def quantiles(self, levels: Any = (0.05, 0.5, 0.95)) -> Floats:
+    def quantiles(self, levels: Sequence[float] | HostArray = (0.05, 0.5, 0.95)) -> Floats:
         """Quantiles (p, len(levels)) of each feature's `distribution`."""
         return np.stack([_quantiles(*self.distribution(j), np.asarray(levels)) for j in range(self.values.shape[1])])
 

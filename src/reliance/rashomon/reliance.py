@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.arrays import Array
 from reliance._core.checks import check_choice, warn
 from reliance._core.progress import Progress, check_progress, reporting
+from reliance._core.public import public
 from reliance._core.run import Run, without_workers
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import shown
+from reliance.data.passed import DataLike, FeaturesLike, ModelLike
 from reliance.data.rows import Rows, read
 from reliance.inference import identified
 from reliance.rashomon import reference as own_reliance
@@ -27,19 +28,22 @@ from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
 from reliance.rashomon.results import ClassReliance
 
 Floats = NDArray[np.float64]
+# A model of the class, or its name in a list of models, or a risk.
+Reference: TypeAlias = ModelLike | str | float | None
 _COMPARE = ("ratio", "difference")
 
 
+@public
 def model_class_reliance(
     model_class: ModelClass,
-    X: Array,
-    y: Array,
+    X: DataLike,
+    y: DataLike,
     *,
     epsilon: float,
     relative: bool = True,
-    reference: Any = None,
+    reference: Reference = None,
     compare: str = "ratio",
-    features: Any = None,
+    features: FeaturesLike = None,
     names: Sequence[str] | None = None,
     rng: RandomState = None,
     run: Run | None = None,
@@ -56,22 +60,18 @@ def model_class_reliance(
 
     Parameters
     ----------
-    model_class : LinearClass, FiniteClass, or another class
     X : array (n, P)
         NumPy, CuPy, JAX or torch; the work happens where it is.
     y : array (n,)
-    epsilon : float
-        How much worse than the reference a good model may be, at least 0: a share of the reference's risk, 0.05 for 5%.
-    relative : bool
-        False: epsilon is added to the reference's risk, in units of the loss of one row (the course notes add it to the
-        sum of all losses).
-    reference : model or float, optional
-        The model of the class that others are compared with, or a risk. None: the class's best model.
     compare : {"ratio", "difference"}
         Switched risk over, or minus, the risk.
-    features, names, rng, run, progress
-        As in `ablation_importance`; of ``run`` only ``memory``. ``rng`` is for the starts of searches and for
-        bootstraps, ``progress`` counts features, or the rows that the models of a `FiniteClass` are called with.
+    rng : int, SeedSequence or Generator, optional
+        For the starts of searches and for bootstraps.
+    run : Run, optional
+        ``rl.Run(memory="512MB")`` bounds what may be allocated; the only setting that classes of models use.
+    progress : bool or callable
+        Show a bar, or call ``progress(done, total)``: features, or the rows that the models of a `FiniteClass` are
+        called with.
     confidence : float, optional
         A level such as 0.95, for ``outer``: bounds of the range over the models that are good for *new* rows. Needs
         ``loss_bound`` and a reference that was not chosen on these rows. Usually very wide.
@@ -116,16 +116,17 @@ def model_class_reliance(
     return question.result(found, float(confidence), _outer(question, float(confidence), float(loss_bound)))
 
 
+@public
 def conditional_model_class_reliance(
     model_class: ModelClass,
-    X: Array,
-    y: Array,
+    X: DataLike,
+    y: DataLike,
     *,
     epsilon: float,
     relative: bool = True,
-    reference: Any = None,
+    reference: Reference = None,
     compare: str = "ratio",
-    features: Any = None,
+    features: FeaturesLike = None,
     names: Sequence[str] | None = None,
     rng: RandomState = None,
     run: Run | None = None,
@@ -140,8 +141,18 @@ def conditional_model_class_reliance(
 
     Parameters
     ----------
-    model_class, X, y, epsilon, relative, reference, compare, features, names, rng, run, progress
-        As in `model_class_reliance`.
+    X : array (n, P)
+        NumPy, CuPy, JAX or torch; the work happens where it is.
+    y : array (n,)
+    compare : {"ratio", "difference"}
+        Switched risk over, or minus, the risk.
+    rng : int, SeedSequence or Generator, optional
+        For the starts of searches and for bootstraps.
+    run : Run, optional
+        ``rl.Run(memory="512MB")`` bounds what may be allocated; the only setting that classes of models use.
+    progress : bool or callable
+        Show a bar, or call ``progress(done, total)``: features, or the rows that the models of a `FiniteClass` are
+        called with.
 
     Returns
     -------
@@ -185,7 +196,7 @@ class Question:
     bound: float
     epsilon: float
     relative: bool
-    reference: Any
+    reference: Reference
     compare: str
     conditional: bool
     anchor: Member | None  # the reference as a model, if it is one
@@ -233,13 +244,13 @@ class Question:
 
 def _ask(
     model_class: ModelClass,
-    X: Any,
-    y: Any,
+    X: object,
+    y: object,
     epsilon: float,
     relative: bool,
-    reference: Any,
+    reference: Reference,
     compare: str,
-    features: Any,
+    features: FeaturesLike,
     names: Sequence[str] | None,
     rng: RandomState,
     run: Run | None,
@@ -264,8 +275,8 @@ def _ask(
     rows = read(X, y, features=features, names=names)
     data = _class_data(rows, model_class, resolve_key(rng), settings.bytes)
     identified.warn(identified.constant_features(rows), rows.features)
-    anchor = _reference(model_class, data, reference)
-    risk = float(reference) if anchor is None else anchor.risk
+    against = _reference(model_class, data, reference)
+    anchor, risk = (against, against.risk) if isinstance(against, Member) else (None, against)
     if relative and risk < 0.0:
         raise ValueError(
             f"the reference's risk is {risk:g}: a share of a negative risk is no allowance; pass relative=False"
@@ -291,7 +302,7 @@ def _ask(
     )
 
 
-def _is_number(x: Any) -> bool:
+def _is_number(x: object) -> TypeGuard[float]:
     return isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool)
 
 
@@ -316,8 +327,8 @@ def _class_data(rows: Rows, model_class: ModelClass, key: int, memory: int) -> C
     return ClassData(arrays.as_floating(numbers), y, key, memory)
 
 
-def _reference(model_class: ModelClass, data: ClassData, reference: Any) -> Member | None:
-    """The model that others are compared with; None where a risk was given, which is checked."""
+def _reference(model_class: ModelClass, data: ClassData, reference: Reference) -> Member | float:
+    """The model that others are compared with; or the risk, checked, where that was given."""
     if reference is None:
         return model_class.best(data)
     if not _is_number(reference):
@@ -332,14 +343,14 @@ def _reference(model_class: ModelClass, data: ClassData, reference: Any) -> Memb
             f"reference={shown(reference)} is a risk below {best.risk:g}, that of the best model found in the class: "
             "no model is that good, the Rashomon set is empty"
         )
-    return None
+    return float(reference)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Finite samples
 
 
-def _check_confidence(confidence: float | None, loss_bound: float | None, reference: Any) -> None:
+def _check_confidence(confidence: float | None, loss_bound: float | None, reference: Reference) -> None:
     if confidence is None:
         if loss_bound is not None:
             raise ValueError(f"loss_bound={shown(loss_bound)} is used with confidence= only: pass both, or neither")

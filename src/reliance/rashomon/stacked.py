@@ -11,14 +11,13 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference, plans
 from reliance._core import arrays
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array
 from reliance._core.progress import Reporter
 from reliance.data.features import Feature
 from reliance.engine.evaluation import Evaluation, evaluating
@@ -325,6 +324,7 @@ def _scrambled(evaluation: Evaluation, compare: str) -> _Found:
     study = studies.Study(evaluation, known, None, Scrambler(), plan, compare)
     found: _Found = []
     for feature in problem.features:
-        case: Any = studies.measured(study, feature, known.given(variables.REST, feature.columns), False)
+        case = studies.measured(study, feature, known.given(variables.REST, feature.columns), False)
+        assert case.effect is not None  # that of least squares is known
         found.append((case.moments, case.effect.rows))
     return found

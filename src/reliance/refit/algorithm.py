@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._core.arrays import Array, describe, device, namespace
+from reliance._core.arrays import describe, device, namespace
 from reliance._core.checks import check_choice
+from reliance._core.kinds import Array
 from reliance._core.progress import Progress, reporting
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import listed, short
 from reliance.data import tables
 from reliance.data.checked_arrays import as_array
 from reliance.data.features import Feature
+from reliance.data.passed import DataLike, FeaturesLike, FitLike, LossesLike, LossLike, RowsLike
 from reliance.data.rows import read
 from reliance.engine.evaluation import evaluating
 from reliance.engine.problems import prepare
-from reliance.losses.functions import has_rows
+from reliance.losses.functions import Loss, Metric, has_rows
+from reliance.methods.signatures import Shared
 from reliance.refit import contrasts, running, splits
 from reliance.refit.judged import Judged, judged_rows
 from reliance.refit.running import Task
@@ -33,18 +37,45 @@ Floats = NDArray[np.float64]
 LEAVES = ("out", "in")
 
 
+@overload
 def algorithm_reliance(
-    fit: Any,
-    X: Array,
-    y: Array,
+    fit: FitLike,
+    X: DataLike,
+    y: DataLike,
     *,
-    cv: Any = 5,
+    cv: object = 5,
     leave: str = "out",
     target: str | None = None,
-    loss: Any = None,
     compare: str = "ratio",
-    features: Any = None,
-    weights: Array | None = None,
+    loss: LossLike | None = None,
+    **options: Unpack[Shared],
+) -> AlgorithmReliance: ...
+@overload
+def algorithm_reliance(
+    fit: FitLike,
+    X: DataLike,
+    y: DataLike,
+    *,
+    cv: object = 5,
+    leave: str = "out",
+    target: str | None = None,
+    compare: str = "ratio",
+    loss: LossesLike,
+    **options: Unpack[Shared],
+) -> Results[AlgorithmReliance]: ...
+@public
+def algorithm_reliance(
+    fit: FitLike,
+    X: DataLike,
+    y: DataLike,
+    *,
+    cv: object = 5,
+    leave: str = "out",
+    target: str | None = None,
+    loss: LossLike | LossesLike | None = None,
+    compare: str = "ratio",
+    features: FeaturesLike = None,
+    weights: DataLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -74,9 +105,13 @@ def algorithm_reliance(
     target : {"fitted models", "algorithm"}, optional
         What intervals and tests are about, see Notes. By default the algorithm for several splits, and the fitted
         models for a test set. ``result.for_target`` changes it afterwards.
-    loss, compare, features, names
-        As in `ablation_importance`; the columns of a group are left out (or in) together. With a list of losses all
-        share the same fits.
+    loss : str, callable, Metric or a list of these, optional
+        By default log loss for a classifier with probabilities, zero-one for one without, squared error for a
+        regressor; for a function ``fit``, squared error of floating labels, and otherwise it has to be named. With a
+        list of losses all share the same fits.
+    features : optional
+        What to leave out, or in: None for each column; a list of indices, names or tuples of them as groups, whose
+        columns go together; a mapping from names to columns.
     weights : array, optional
         Weights of the losses of the rows measured: (m,) for a test set, else (n,). ``fit`` does not get them.
     rng : int, SeedSequence or Generator, optional
@@ -132,8 +167,7 @@ def algorithm_reliance(
     check_choice(leave, LEAVES, "leave")
     running.check_fit(fit)
     running.check_workers(run, {"fit": fit, "loss": loss})
-    X_test, y_test = cv if splits.is_test_set(cv) else (None, None)
-    data, measured, parts = _checked(Data(fit, X, y, X_test, y_test, weights, loss), cv, features, rng, names)
+    data, measured, parts = _checked(fit, X, y, cv, features, loss, weights, rng, names)
     chosen = chosen_target(target, len(parts))
     width = int(data.X.shape[1])
     columns = [_columns(feature, leave, width) for feature in measured.rows.features]
@@ -155,57 +189,57 @@ def algorithm_reliance(
 class Data(NamedTuple):
     """What every refit needs; it can be sent to another process."""
 
-    fit: Any
-    X: Array
+    fit: FitLike
+    X: RowsLike
     y: Array
-    X_test: Array | None
+    X_test: RowsLike | None
     y_test: Array | None
-    weights: Array | None
-    loss: Any
+    losses: tuple[Loss | Metric, ...]
 
 
 def _checked(
-    data: Data,
-    cv: Any,
-    features: Any,
+    fit: FitLike,
+    X: object,
+    y: object,
+    cv: object,
+    features: FeaturesLike,
+    loss: LossLike | LossesLike | None,
+    weights: object,
     rng: RandomState,
     names: Sequence[str] | None,
 ) -> tuple[Data, Judged, tuple[Split, ...]]:
     """Everything that can be said before the first fit."""
-    if data.y is None:
+    if y is None:
         raise ValueError("y is None: an algorithm needs labels to fit")
-    X, y = splits.as_rows(data.X, "X"), as_array(data.y, "y")
-    if len(X.shape) != 2:
-        raise ValueError(f"X has shape {tuple(X.shape)}: a column can be left out of (n, p) only; reshape it in fit")
-    measured = data._replace(X=X, y=y)
-    held_out = splits.is_test_set(cv)
-    if held_out:
-        if data.X_test is None or data.y_test is None:
+    rows, labels = splits.as_rows(X, "X"), as_array(y, "y")
+    if len(rows.shape) != 2:
+        raise ValueError(f"X has shape {tuple(rows.shape)}: a column can be left out of (n, p) only; reshape it in fit")
+    X_test, y_test, held_out = None, None, splits.is_test_set(cv)
+    # Labels and weights as they were given: their index, if they have one, is compared with that of the rows.
+    seen, truth = rows, y
+    if splits.is_test_set(cv):
+        if cv[0] is None or cv[1] is None:
             raise ValueError("cv is a tuple with None: a test set is (X_test, y_test); pass both")
-        X_test, y_test = splits.as_rows(data.X_test, "X_test"), as_array(data.y_test, "y_test")
-        measured = measured._replace(X_test=X_test, y_test=y_test)
-        _check_test_set(X, y, X_test, y_test)
-        read(X, data.y)  # the training rows, too, are rows of numbers
+        X_test, y_test = splits.as_rows(cv[0], "X_test"), as_array(cv[1], "y_test")
+        _check_test_set(rows, labels, X_test, y_test)
+        read(rows, y)  # the training rows, too, are rows of numbers
+        seen, truth = X_test, cv[1]
     if rng is not None and not splits.is_random(cv):
         raise ValueError("rng is given but nothing is drawn: it makes random folds, cv=<a number>")
-    weights = None if data.weights is None else as_array(data.weights, "weights")
-    measured = measured._replace(weights=weights)
-    # As they were given: their index, if they have one, is compared with that of the rows.
-    rows, labels, own = (measured.X_test, data.y_test, data.weights) if held_out else (X, data.y, data.weights)
-    judged = judged_rows(data.fit, rows, labels, features, data.loss, own, names, shared=True)
-    measured = measured._replace(loss=list(judged.losses))  # the same for all fits
-    if any(loss.target == "prediction" for loss in judged.losses):
+    judged = judged_rows(fit, seen, truth, features, loss, weights, names, shared=True)
+    if any(function.target == "prediction" for function in judged.losses):
         raise ValueError("loss='prediction_shift' compares a model with itself: choose a loss of y and predictions")
+    data = Data(fit, rows, labels, X_test, y_test, judged.losses)  # the same losses for all fits
     if held_out:
-        return measured, judged, (Split(np.arange(X.shape[0]), np.arange(judged.rows.n)),)
+        return data, judged, (Split(np.arange(rows.shape[0]), np.arange(judged.rows.n)),)
     stratify, key = splits.are_labels(judged.losses), resolve_key(rng)
-    parts = splits.resolve_splits(cv, X, y, stratify=stratify, key=key, weights=judged.rows.weights)
-    return measured, judged, parts
+    parts = splits.resolve_splits(cv, rows, labels, stratify=stratify, key=key, weights=judged.rows.weights)
+    return data, judged, parts
 
 
-def _check_test_set(X: Array, y: Array, X_test: Array, y_test: Array) -> None:
+def _check_test_set(X: RowsLike, y: Array, X_test: RowsLike, y_test: Array) -> None:
     for name, test, train in (("X_test", X_test, X), ("y_test", y_test, y)):
-        if tables.is_table(test) or tables.is_table(train):
+        if splits.is_table(test) or splits.is_table(train):
             if type(test) is not type(train) or tables.column_labels(test) != tables.column_labels(train):
                 raise TypeError(
                     f"{name} and {name[0]} must be tables of one kind with equal columns in one order, or both arrays: "
@@ -221,8 +255,8 @@ def _check_test_set(X: Array, y: Array, X_test: Array, y_test: Array) -> None:
             )
 
 
-def _columns_of(X: Any) -> str:
-    return listed(tables.column_labels(X), 3) if tables.is_table(X) else f"a {describe(X)}"
+def _columns_of(X: RowsLike) -> str:
+    return listed(tables.column_labels(X), 3) if splits.is_table(X) else f"a {describe(X)}"
 
 
 def _columns(feature: Feature, leave: str, width: int) -> tuple[int, ...]:
@@ -245,10 +279,10 @@ def _tasks(
     reference: tuple[int, ...],
     leave: str,
     parts: tuple[Split, ...],
-) -> list[Task]:
+) -> list[Task[tuple[Floats, ...]]]:
     """The references of all splits first, then the refits, feature by feature."""
 
-    def tasks(label: str, seen: tuple[int, ...], needed: bool) -> list[Task]:
+    def tasks(label: str, seen: tuple[int, ...], needed: bool) -> list[Task[tuple[Floats, ...]]]:
         labels = [label] if len(parts) == 1 else [f"{label}, split {k}" for k in range(len(parts))]
         work = [functools.partial(losses_of, data, seen, part) for part in parts]
         return [Task(*pair, needed) for pair in zip(labels, work, strict=True)]
@@ -269,14 +303,19 @@ def losses_of(data: Data, columns: tuple[int, ...], part: Split) -> tuple[Floats
         model,
         splits.take_columns(splits.take(rows, part.test), columns),
         splits.take(labels, part.test),
-        loss=data.loss,
+        loss=data.losses,
     )
     with evaluating(problem) as evaluation:
         return evaluation.base.host_losses
 
 
 def _results(
-    answers: dict[int, tuple[Floats, ...]], judged: Judged, parts: tuple[Split, ...], **fields: Any
+    answers: Mapping[int, tuple[Floats, ...]],
+    judged: Judged,
+    parts: tuple[Split, ...],
+    compare: str,
+    leave: str,
+    target: str,
 ) -> dict[str, AlgorithmReliance] | None:
     """The results of all losses, for the features whose refits were finished in every split; None if there are none."""
 
@@ -301,7 +340,9 @@ def _results(
             method="algorithm_reliance",
             loss=function.name,
             refits=len(answers),
-            **fields,
+            compare=compare,
+            leave=leave,
+            target=target,
         )
         for k, function in enumerate(judged.losses)
     }

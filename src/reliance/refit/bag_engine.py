@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array, HostArray
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.engine.blocks import Evaluated
@@ -47,7 +47,7 @@ class Borrowers(ArrayStore):
 
     def repeat(self, block: Array, rows: range, d: int) -> None:
         own, pair = block[: len(rows), :], self.uses.pair[rows.start : rows.stop]
-        np.take(self.flat, self.pairs.row[pair], axis=0, out=own, mode="clip")
+        np.take(self.flat, self.pairs.row[pair], axis=0, out=np.asarray(own), mode="clip")
         own[:, -1] = self.pairs.member[pair]
 
     def restore(self, block: Array, rows: range, d: int, feature: Feature) -> None:
@@ -94,7 +94,7 @@ class Measured(NamedTuple):
     block: tuple[int, int]
 
 
-def measured(problem: Problem, bag: Bag, table: NDArray[Any], pairs: Pairs, features: tuple[Feature, ...]) -> Measured:
+def measured(problem: Problem, bag: Bag, table: HostArray, pairs: Pairs, features: tuple[Feature, ...]) -> Measured:
     """Some members on their out-of-bag rows."""
     answers, flips = _answers(bag, table, pairs)
     uses = find_uses(pairs, flips, table.shape[1] - 1, features)
@@ -111,7 +111,7 @@ def measured(problem: Problem, bag: Bag, table: NDArray[Any], pairs: Pairs, feat
     return Measured(pairs, evaluation.base.host_losses, uses, changes, block)
 
 
-def _answers(bag: Bag, table: NDArray[Any], pairs: Pairs) -> tuple[NDArray[Any], Words]:
+def _answers(bag: Bag, table: HostArray, pairs: Pairs) -> tuple[HostArray, Words]:
     """Of each pair ``(M, ...)`` the member's answer, and ``(M, K, words)`` the columns that can change it."""
     members = [bag.members[number] for number in pairs.members]
     if bag.of_trees:
@@ -126,7 +126,7 @@ def _answers(bag: Bag, table: NDArray[Any], pairs: Pairs) -> tuple[NDArray[Any],
     return np.concatenate(answers), np.concatenate(words)
 
 
-def _numbered(problem: Problem, pairs: Pairs, answers: NDArray[Any]) -> Problem:
+def _numbered(problem: Problem, pairs: Pairs, answers: HostArray) -> Problem:
     """The pairs as rows of a model that reads the members' answers by their numbers: they have answered already.
 
     Its base pass has the engine's checks, and the losses.
@@ -158,7 +158,7 @@ def _runs(bag: Bag, uses: Uses, p: int) -> Iterator[Indices | slice]:
 def _evaluated(
     evaluation: Evaluation,
     problem: Problem,
-    table: NDArray[Any],
+    table: HostArray,
     pairs: Pairs,
     uses: Uses,
     features: tuple[Feature, ...],

@@ -6,20 +6,23 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array
 from reliance._core.progress import Progress, reporting
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState, resolve_key
 from reliance._core.words import shown
 from reliance.data import tables
 from reliance.data.checked_arrays import as_array
+from reliance.data.passed import DataLike, FitLike, ModelLike, RowsLike
 from reliance.methods.conditional import conditional_model_reliance, relative_importance
 from reliance.methods.replacement import ablation_importance, model_reliance, permutation_importance
+from reliance.methods.signatures import Judging
 from reliance.models.calling import name_of
 from reliance.refit import running, splits
 from reliance.refit.judged import judged_rows
@@ -34,6 +37,7 @@ from reliance.samplers.given import Given, as_given
 Floats = NDArray[np.float64]
 # What it returns is looked at: a function may be the user's own.
 Measure: TypeAlias = Callable[..., object]
+Found: TypeAlias = Importance | Mapping[str, Importance]
 _KNOWN = (
     ablation_importance,
     permutation_importance,
@@ -44,19 +48,20 @@ _KNOWN = (
 METHODS: dict[str, Measure] = {function.__name__: function for function in _KNOWN}
 
 
+@public
 def cross_validated_importance(
-    fit: Any,
-    X: Array,
-    y: Array,
+    fit: FitLike,
+    X: DataLike,
+    y: DataLike,
     *,
-    cv: Any = 5,
+    cv: object = 5,
     method: str | Measure = "permutation_importance",
     target: str | None = None,
-    weights: Array | None = None,
+    weights: DataLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
-    **options: Any,
+    **options: object,
 ) -> AlgorithmReliance | Results[AlgorithmReliance]:
     r"""Importance by cross-validation: fit on J - 1 folds, measure on the other, average.
 
@@ -71,7 +76,8 @@ def cross_validated_importance(
         ``fit(X, y) -> model``, or an estimator, which is cloned.
     X, y : arrays (n, ...), (n, ...)
     cv : int, splitter or list of (train, test)
-        As in `algorithm_reliance`.
+        A number of random folds (with an equal share of each class where the loss is one of labels), those of an object
+        with ``split(X, y)``, or a list of pairs of row numbers.
     method : str or callable
         ``"permutation_importance"``, ``"ablation_importance"``, ``"model_reliance"``, ``"conditional_model_reliance"``,
         ``"relative_importance"``, or a function ``(model, X, y, *, rng, **options) -> Importance``.
@@ -83,8 +89,6 @@ def cross_validated_importance(
         Weights of the losses of the rows measured. ``fit`` does not get them.
     rng : int, SeedSequence or Generator, optional
         For random folds and for the draws of the method.
-    run, progress
-        As in `algorithm_reliance`.
     **options
         What else the method takes: ``loss``, ``draws``, ``compare``, ``features``, ``names``, ... The rows of a
         ``context`` are those of X; each model is measured with those of its own test rows.
@@ -141,30 +145,27 @@ def cross_validated_importance(
         raise ValueError("keep is given: what rows contribute is not kept over folds; leave it out")
     if "given" in options:
         variables.check_order(X, as_given(options["given"]).context, None)
-    shared = {name: options[name] for name in ("features", "loss", "names") if name in options}
+    shared = cast(Judging, {name: options[name] for name in ("features", "loss", "names") if name in options})
     judged, key = judged_rows(fit, X, y, weights=weights, **shared), resolve_key(rng)
-    X, y, weights = splits.as_rows(X, "X"), as_array(y, "y"), None if weights is None else as_array(weights, "weights")
+    rows, labels = splits.as_rows(X, "X"), as_array(y, "y")
+    own_weights = None if weights is None else as_array(weights, "weights")
     stratify, mass = splits.are_labels(judged.losses), judged.rows.weights
-    parts = splits.resolve_splits(cv, X, y, stratify=stratify, key=key, weights=mass)
+    parts = splits.resolve_splits(cv, rows, labels, stratify=stratify, key=key, weights=mass)
     chosen = _target(target, parts, judged.rows.n)
-    data = Fold(fit, measure, X, y, weights, {**options, "rng": key}, chosen == "algorithm")
+    data = Fold(fit, measure, rows, labels, own_weights, {**options, "rng": key}, chosen == "algorithm")
     tasks = [Task(f"of split {k}", functools.partial(importance_of, data, part)) for k, part in enumerate(parts)]
     with reporting(progress, len(tasks), "fits") as advance:
         outcome = running.run(tasks, run, advance)
-    finished: list[Answer] = [outcome.answers[k] for k in sorted(outcome.answers)]
+    finished = [outcome.answers[k] for k in sorted(outcome.answers)]
     done = [parts[k] for k in sorted(outcome.answers)]
     if not done or (chosen == "algorithm" and len(done) < 2):
         running.check_finished(outcome, None)
     masses = np.asarray([part.test.size if mass is None else mass[part.test].sum() for part in done])
     found: AlgorithmReliance | Results[AlgorithmReliance]
-    if isinstance(finished[0][0], Mapping):
-        by_name = {
-            name: _average([Answer(*(part[name] for part in one)) for one in finished], done, masses, chosen)
-            for name in finished[0][0]
-        }
-        found = Results(by_name)
-    else:
-        found = _average(finished, done, masses, chosen)
+    first = finished[0].tested
+    names = [""] if isinstance(first, Importance) else list(first)
+    by_name = {name: _average([one.under(name) for one in finished], done, masses, chosen) for name in names}
+    found = by_name[""] if isinstance(first, Importance) else Results(by_name)
     running.check_finished(outcome, found)
     return found
 
@@ -172,20 +173,25 @@ def cross_validated_importance(
 class Fold(NamedTuple):
     """What the models of all splits are fitted and measured with; it can be sent to another process."""
 
-    fit: Any
+    fit: FitLike
     measure: Measure
-    X: Array
+    X: RowsLike
     y: Array
     weights: Array | None
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     on_all_rows: bool
 
 
 class Answer(NamedTuple):
     """The importances of one split's model: on its test rows, and on all rows (or again the first)."""
 
-    tested: Any
-    everywhere: Any
+    tested: Found
+    everywhere: Found
+
+    def under(self, name: str) -> tuple[Importance, Importance]:
+        """Those of one name, if there are several."""
+        first, second = (one if isinstance(one, Importance) else one[name] for one in self)
+        return first, second
 
 
 def _measure(method: str | Measure) -> Measure:
@@ -219,10 +225,11 @@ def importance_of(data: Fold, part: Split) -> Answer:
     return Answer(tested, _measured(data, model, np.arange(data.y.shape[0])) if data.on_all_rows else tested)
 
 
-def _measured(data: Fold, model: Any, rows: Indices) -> Importance | Mapping[str, Importance]:
+def _measured(data: Fold, model: ModelLike, rows: Indices) -> Found:
     options = dict(data.options)
-    if isinstance(options.get("given"), Given):
-        options["given"] = _given_of(options["given"], rows, int(data.y.shape[0]))
+    given = options.get("given")
+    if isinstance(given, Given):
+        options["given"] = _given_of(given, rows, int(data.y.shape[0]))
     if data.weights is not None:
         options["weights"] = splits.take(data.weights, rows)
     found = data.measure(model, splits.take(data.X, rows), splits.take(data.y, rows), **options)
@@ -245,10 +252,10 @@ def _given_of(given: Given, rows: Indices, n: int) -> Given:
     return dataclasses.replace(given, context=context, sampler=sampler)
 
 
-def _context_of(context: Any, rows: Indices, n: int) -> Any:
+def _context_of(context: object, rows: Indices, n: int) -> object:
     """The context of some rows; what is no context at all is left to the method to name."""
 
-    def some(values: Any, name: str) -> Any:
+    def some(values: object, name: str) -> RowsLike:
         own = splits.as_rows(values, name)
         if len(own.shape) == 0 or own.shape[0] != n:
             raise ValueError(
@@ -263,9 +270,11 @@ def _context_of(context: Any, rows: Indices, n: int) -> Any:
     return {name: some(values, f"context[{shown(name)}]") for name, values in context.items()}
 
 
-def _average(answers: Sequence[Answer], parts: Sequence[Split], masses: Floats, target: str) -> AlgorithmReliance:
+def _average(
+    answers: Sequence[tuple[Importance, Importance]], parts: Sequence[Split], masses: Floats, target: str
+) -> AlgorithmReliance:
     """The mean over splits, each with the weight of its test rows."""
-    results: list[Importance] = [answer.tested for answer in answers]
+    results = [tested for tested, _ in answers]
     first = results[0]
     share = masses / masses.sum()
     values = np.stack([one.values for one in results], axis=1)
@@ -275,7 +284,7 @@ def _average(answers: Sequence[Answer], parts: Sequence[Split], masses: Floats, 
     third = np.sum(errors**3 * np.stack([one.skewness for one in results], axis=1), axis=1)
     jackknife = np.full_like(total, math.nan)
     if target == "algorithm":
-        jackknife = jackknife_error(values, np.stack([one.everywhere.values for one in answers], axis=1), parts)
+        jackknife = jackknife_error(values, np.stack([everywhere.values for _, everywhere in answers], axis=1), parts)
     tested = np.concatenate([part.test for part in parts])
     if np.unique(tested).size < tested.size:  # then the splits' estimates are not independent
         total = np.full_like(total, math.nan)

@@ -9,7 +9,7 @@ from reliance.data.passed import FeaturesLike
 from reliance.data.rows import Rows, read
 from reliance.engine.problems import check_labels
 from reliance.losses.checks import check_takes_weights
-from reliance.losses.functions import Loss, LossLike, Metric, resolve_all
+from reliance.losses.functions import Loss, LossesLike, LossLike, Metric, resolve_all
 from reliance.models.default_losses import default_loss, default_of_fits
 
 
@@ -25,7 +25,7 @@ def judged_rows(
     X: object,
     y: object,
     features: FeaturesLike = None,
-    loss: LossLike | Sequence[LossLike] | None = None,
+    loss: LossLike | LossesLike | None = None,
     weights: object = None,
     names: Sequence[str] | None = None,
     shared: bool = False,

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays, streams
-from reliance._core.arrays import Array
 from reliance._core.checks import check_choice, check_draws
+from reliance._core.kinds import Array, Operand
 from reliance._core.progress import Progress, reporting
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import listed
 from reliance.data.checked_arrays import as_array
 from reliance.data.features import column_names
+from reliance.data.passed import DataLike, FeaturesLike, FitLike, RowsLike
 from reliance.methods.replacement import permutation_importance
+from reliance.methods.signatures import Permuting
 from reliance.models.calling import name_of
 from reliance.refit import running, splits
 from reliance.refit.judged import judged_rows
@@ -27,21 +30,24 @@ from reliance.results.importance import Importance
 from reliance.results.null import NullImportance
 
 Floats = NDArray[np.float64]
+# Of a model, X and y: what it returns is looked at.
+Measure: TypeAlias = Callable[[Operand, Operand, Operand], object]
 
 
+@public
 def null_importance(
-    fit: Any,
-    X: Array,
-    y: Array,
+    fit: FitLike,
+    X: DataLike,
+    y: DataLike,
     *,
     rounds: int = 100,
-    importance: str | Callable[[Any, Array, Array], Any] = "permutation_importance",
-    features: Any = None,
+    importance: str | Measure = "permutation_importance",
+    features: FeaturesLike = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
-    **options: Any,
+    **options: Unpack[Permuting],
 ) -> NullImportance:
     r"""Importances against those of models fitted on permuted labels (PIMP).
 
@@ -64,13 +70,13 @@ def null_importance(
     importance : "permutation_importance" or callable
         ``importance(model, X, y) -> (p,)``, or an `Importance`, of the rows and the labels that the model was fitted
         on; for instance ``lambda model, X, y: model.feature_importances_``. By default `permutation_importance`.
-    features, names
-        As in `ablation_importance`; with an importance of your own, ``names`` names its p entries and ``features`` is
-        not for it.
+    features : optional
+        What to measure: None for each column; a list of indices, names or tuples of them as groups; a mapping from
+        names to columns. Not for an importance of your own.
+    names : sequence of str, optional
+        Names of the columns; of an importance of your own, of its p entries.
     rng : int, SeedSequence or Generator, optional
         For the permutations, and for the draws of permutation importance, which are the same in all rounds.
-    run, progress
-        As in `algorithm_reliance`.
     **options
         ``loss``, ``draws``, ``compare``, ``weights`` and so on, of `permutation_importance`. Weights count the losses
         of the rows; ``fit`` does not get them.
@@ -120,12 +126,10 @@ def null_importance(
     running.check_workers(run, {"fit": fit, "importance": importance, "options": options})
     if y is None:
         raise ValueError("y is None: an algorithm needs labels to fit")
-    shared = {name: options[name] for name in ("loss", "weights") if name in options}
-    judged = judged_rows(fit, X, y, features, names=None if own else names, **shared)
-    X, y = splits.as_rows(X, "X"), as_array(y, "y")
-    key = resolve_key(rng)
-    options = {} if own else {**options, "features": features, "names": names, "rng": key}
-    data = Null(fit, importance if callable(importance) else None, X, y, options)
+    named = None if own else names
+    judged = judged_rows(fit, X, y, features, options.get("loss"), options.get("weights"), named)
+    rows, labels, key = splits.as_rows(X, "X"), as_array(y, "y"), resolve_key(rng)
+    data = Null(fit, importance if callable(importance) else None, rows, labels, features, named, key, options)
     tasks = [Task("on the labels as they are", functools.partial(importances_of, data, None, key), True)]
     tasks += [Task(f"round {r}", functools.partial(importances_of, data, r, key)) for r in range(count)]
     with reporting(progress, len(tasks), "fits") as advance:
@@ -139,11 +143,14 @@ def null_importance(
 class Null(NamedTuple):
     """What every round needs; it can be sent to another process."""
 
-    fit: Any
-    importance: Callable[[Any, Array, Array], Any] | None
-    X: Array
+    fit: FitLike
+    importance: Measure | None
+    X: RowsLike
     y: Array
-    options: dict[str, Any]
+    features: FeaturesLike
+    names: Sequence[str] | None
+    key: int
+    options: Permuting
 
 
 class Scores(NamedTuple):
@@ -159,9 +166,11 @@ def importances_of(data: Null, turn: int | None, key: int) -> Scores:
     order = np.arange(n) if turn is None else streams.stream(key, streams.LABELS, turn).permutation(n)
     X, y = splits.take(data.X, np.arange(n)), splits.take(data.y, order)
     model = running.fitted(data.fit, X, y)
-    found: Any
+    found: object
     if data.importance is None:
-        found = permutation_importance(model, data.X, y, **data.options)
+        found = permutation_importance(
+            model, data.X, y, features=data.features, names=data.names, rng=data.key, **data.options
+        )
     else:
         # What the function, or the fit, does to its data stays in its round.
         found = data.importance(model, splits.take(data.X, np.arange(n)), splits.take(y, np.arange(n)))

@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays, threads
-from reliance._core.arrays import Array
 from reliance._core.checks import check_draws
+from reliance._core.kinds import Array, HostArray
 from reliance._core.progress import Progress, reporting
+from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import Indices, RandomState
 from reliance._core.words import shown
 from reliance.data.checked_arrays import as_array
 from reliance.data.features import Feature
+from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, ModelLike
 from reliance.engine.problems import Problem, prepare
 from reliance.exact.trees import in_order
 from reliance.inference import identified
 from reliance.inference.summary import Summary
 from reliance.losses.functions import Metric, resolve_all
+from reliance.methods.signatures import Shared
 from reliance.models.calling import name_of
 from reliance.models.default_losses import default_of_trees
 from reliance.refit.bag_engine import Measured, measured
@@ -48,15 +51,38 @@ _USE_BYTES = 128
 _SUMS = 8
 
 
+@overload
 def out_of_bag_importance(
-    forest: Any,
-    X: Array,
-    y: Array | None = None,
+    forest: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
     draws: int = 1,
-    loss: Any = None,
-    features: Any = None,
-    weights: Array | None = None,
+    keep: str | Sequence[str] = (),
+    loss: LossLike | None = None,
+    **options: Unpack[Shared],
+) -> Importance: ...
+@overload
+def out_of_bag_importance(
+    forest: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    draws: int = 1,
+    keep: str | Sequence[str] = (),
+    loss: LossesLike,
+    **options: Unpack[Shared],
+) -> Results[Importance]: ...
+@public
+def out_of_bag_importance(
+    forest: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    draws: int = 1,
+    loss: LossLike | LossesLike | None = None,
+    features: FeaturesLike = None,
+    weights: DataLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -88,8 +114,8 @@ def out_of_bag_importance(
         A loss of single rows, as in `ablation_importance`, of each tree's own prediction. By default "zero_one" (of the
         tree's label) for classifiers, as Breiman has it, and "squared_error" for regressors. "log_loss" is of the
         tree's shares of classes, which are often 0 and 1: then it is clipped.
-    features, weights, rng, run, progress, names, keep
-        As in `ablation_importance`. Weights are those of the rows within each tree; trees count equally.
+    weights : array (n,), optional
+        Weights of the rows' losses within each tree; trees count equally.
 
     Returns
     -------
@@ -140,7 +166,7 @@ def out_of_bag_importance(
     return _measure(problem, bag, table, left_out(bag, problem.n, problem.host_weights), count, progress)
 
 
-def _check_host(X: Any, forest: Any) -> None:
+def _check_host(X: object, forest: object) -> None:
     if arrays.is_array(X) and not isinstance(X, np.ndarray):
         raise TypeError(
             f"X is a {arrays.describe(X)} but the members of forest={name_of(forest)} are called on the host: pass X, "
@@ -148,13 +174,12 @@ def _check_host(X: Any, forest: Any) -> None:
         )
 
 
-def _rows(problem: Problem, forest: Any) -> NDArray[Any]:
+def _rows(problem: Problem, forest: object) -> HostArray:
     numbers = problem.rows.numbers(f"forest={name_of(forest)}")
-    rows: NDArray[Any] = np.reshape(numbers, (problem.n, *problem.store.shape))
-    return rows
+    return np.reshape(arrays.to_host(numbers), (problem.n, *problem.store.shape))
 
 
-def _table(bag: Bag, X: NDArray[Any]) -> NDArray[Any]:
+def _table(bag: Bag, X: Array) -> HostArray:
     """``(n, P + 1)``: the rows, with room for the number of a member."""
     table = np.zeros((X.shape[0], X.shape[1] + 1), dtype=bag.working)
     table[:, :-1] = X
@@ -162,7 +187,7 @@ def _table(bag: Bag, X: NDArray[Any]) -> NDArray[Any]:
 
 
 def _measure(
-    problem: Problem, bag: Bag, table: NDArray[Any], outside: dict[int, Indices], draws: int, progress: Progress
+    problem: Problem, bag: Bag, table: HostArray, outside: dict[int, Indices], draws: int, progress: Progress
 ) -> Importance | Results[Importance]:
     """All features, as many at a time as half of the memory holds the sums of; one result for each loss."""
     counts = [len(rows) for rows in outside.values()]
@@ -210,7 +235,7 @@ def _measure(
 def _summed(
     problem: Problem,
     bag: Bag,
-    table: NDArray[Any],
+    table: HostArray,
     outside: dict[int, Indices],
     draws: int,
     features: tuple[Feature, ...],

@@ -12,14 +12,21 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from reliance._core import threads
-from reliance._core.arrays import Array
+from reliance._core.kinds import Array
 from reliance._core.run import Run, only, resolved
 from reliance._core.words import short, shown
+from reliance.data.passed import FitLike, Fits, ModelLike, RowsLike
 from reliance.models.calling import name_of
 from reliance.models.modules import is_torch_module
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class RefitError(RuntimeError):
@@ -33,11 +40,11 @@ class RefitError(RuntimeError):
         The result of all that was finished, where that is enough for one.
     """
 
-    def __init__(self, message: str, failures: Mapping[str, BaseException], result: Any) -> None:
+    def __init__(self, message: str, failures: Mapping[str, BaseException], result: object) -> None:
         super().__init__(message)
         self.failures, self.result = dict(failures), result
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[RefitError], tuple[str, dict[str, BaseException], object]]:
         # By default an exception is made again of its message alone. What cannot travel is told in words.
         sent = {
             label: error if _travels(error) else RuntimeError(_told(error)) for label, error in self.failures.items()
@@ -45,7 +52,7 @@ class RefitError(RuntimeError):
         return type(self), (str(self), sent, self.result if _travels(self.result) else None)
 
 
-def _travels(value: Any) -> bool:
+def _travels(value: object) -> bool:
     """Whether another process can have it: some exceptions can be pickled, but not unpickled."""
     try:
         pickle.loads(pickle.dumps(value))
@@ -58,25 +65,25 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {short(str(error), 120)}"
 
 
-class Task(NamedTuple):
+class Task(NamedTuple, Generic[T_co]):
     """A refit: how messages name it, what is done (it can be pickled), and whether all others need it."""
 
     label: str
-    work: Callable[[], Any]
+    work: Callable[[], T_co]
     needed: bool = False
 
 
-class Outcome(NamedTuple):
+class Outcome(NamedTuple, Generic[T]):
     """The answers of the tasks that were finished, by their place; the failures; what stopped the others."""
 
-    answers: dict[int, Any]
+    answers: dict[int, T]
     failures: dict[str, BaseException]
     interrupt: KeyboardInterrupt | None
 
 
-def run(tasks: Sequence[Task], settings: Run | None, advance: Callable[[int], None]) -> Outcome:
+def run(tasks: Sequence[Task[T]], settings: Run | None, advance: Callable[[int], None]) -> Outcome[T]:
     """Run all tasks. One that is needed by the others raises at once; nothing depends on the order answers come in."""
-    answers: dict[int, Any] = {}
+    answers: dict[int, T] = {}
     failures: dict[str, BaseException] = {}
     known = resolved(settings)
     workers = threads.cores() if known.workers == -1 else known.workers
@@ -90,16 +97,16 @@ def run(tasks: Sequence[Task], settings: Run | None, advance: Callable[[int], No
         registry = _Registry()
         tasks = [task._replace(work=functools.partial(registry.run, task.work)) for task in tasks]
     try:
-        for place, answer, error in _one_by_one(tasks) if pool is None else _together(tasks, pool):
-            if isinstance(error, KeyboardInterrupt):
-                raise error
-            if error is None:
+        for place, answer in _one_by_one(tasks) if pool is None else _together(tasks, pool):
+            if isinstance(answer, KeyboardInterrupt):
+                raise answer
+            if not isinstance(answer, BaseException):
                 answers[place] = answer
             elif tasks[place].needed:
-                error.add_note(f"This happened {tasks[place].label}, which everything else is compared with.")
-                raise error
+                answer.add_note(f"This happened {tasks[place].label}, which everything else is compared with.")
+                raise answer
             else:
-                failures[tasks[place].label] = error
+                failures[tasks[place].label] = answer
             advance(1)
     except KeyboardInterrupt as stop:
         return Outcome(answers, failures, stop)
@@ -109,12 +116,12 @@ def run(tasks: Sequence[Task], settings: Run | None, advance: Callable[[int], No
     return Outcome(answers, failures, None)
 
 
-def _within(run: Run, workers: int, work: Callable[[], Any]) -> Any:
+def _within(run: Run, workers: int, work: Callable[[], T]) -> T:
     with only(run), threads.shared(workers):
         return work()
 
 
-def check_finished(outcome: Outcome, result: Any) -> None:
+def check_finished(outcome: Outcome[T], result: object) -> None:
     """If not everything was finished, the exception that carries what was.
 
     After Ctrl-C the KeyboardInterrupt itself has the attribute ``result``.
@@ -140,16 +147,17 @@ class _Registry:
     """The models that the threads of one run were given: one that is fitted again while it is measured is wrong."""
 
     def __init__(self) -> None:
-        self._lock, self._seen = threading.Lock(), {}  # type: tuple[threading.Lock, dict[int, tuple[Any, int]]]
+        self._lock = threading.Lock()
+        self._seen: dict[int, tuple[weakref.ref[object], int]] = {}
 
-    def run(self, work: Callable[[], Any]) -> Any:
+    def run(self, work: Callable[[], T]) -> T:
         _THREAD.registry = self
         try:
             return work()
         finally:
             _THREAD.registry = None
 
-    def check(self, model: Any, fit: Any) -> None:
+    def check(self, model: object, fit: object) -> None:
         owner, thread = getattr(model, "__self__", model), threading.get_ident()
         if isinstance(owner, types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
             return  # has nothing that a fit could change
@@ -164,25 +172,22 @@ class _Registry:
                 self._seen[id(owner)] = (weakref.ref(owner), thread)
 
 
-Answer = tuple[int, Any, BaseException | None]
-
-
-def _one_by_one(tasks: Sequence[Task]) -> Iterator[Answer]:
+def _one_by_one(tasks: Sequence[Task[T]]) -> Iterator[tuple[int, T | BaseException]]:
     for place, task in enumerate(tasks):
-        answer, error = None, None
+        answer: T | BaseException
         try:
             answer = task.work()
-        except Exception as caught:  # whatever the user's fit raises
-            error = caught
-        yield place, answer, error
+        except Exception as error:  # whatever the user's fit raises
+            answer = error
+        yield place, answer
 
 
-def _together(tasks: Sequence[Task], pool: Executor) -> Iterator[Answer]:
+def _together(tasks: Sequence[Task[T]], pool: Executor) -> Iterator[tuple[int, T | BaseException]]:
     places = {pool.submit(task.work): place for place, task in enumerate(tasks)}
     try:
         for future in as_completed(places):
             error = future.exception()
-            yield places[future], None if error else future.result(), error
+            yield places[future], future.result() if error is None else error
     finally:
         for future in places:
             future.cancel()
@@ -192,7 +197,7 @@ def _together(tasks: Sequence[Task], pool: Executor) -> Iterator[Answer]:
 # What the user passes
 
 
-def check_workers(run: Run | None, sent: Mapping[str, Any]) -> None:
+def check_workers(run: Run | None, sent: Mapping[str, object]) -> None:
     """``sent`` are the user's functions, which must reach other processes if the refits run there."""
     if not isinstance(resolved(run).workers, ProcessPoolExecutor):
         return
@@ -206,7 +211,7 @@ def check_workers(run: Run | None, sent: Mapping[str, Any]) -> None:
             ) from error
 
 
-def check_fit(fit: Any) -> None:
+def check_fit(fit: object) -> None:
     """A function ``(X, y) -> model``, or an estimator that can be cloned."""
     if isinstance(fit, type):
         raise TypeError(
@@ -229,11 +234,11 @@ def check_fit(fit: Any) -> None:
         )
 
 
-def _is_estimator(fit: Any) -> bool:
+def _is_estimator(fit: object) -> TypeIs[Fits]:
     return callable(getattr(fit, "fit", None)) and callable(getattr(fit, "get_params", None))
 
 
-def fitted(fit: Any, X: Array, y: Array) -> Any:
+def fitted(fit: FitLike, X: RowsLike, y: Array) -> ModelLike:
     """A new model: of a clone of the estimator, or what the function returns."""
     if _is_estimator(fit):
         from sklearn.base import clone
@@ -241,8 +246,9 @@ def fitted(fit: Any, X: Array, y: Array) -> Any:
         own = clone(fit)
         if own is fit:
             raise TypeError(f"fit={name_of(fit)} cannot be fitted again, its clone is itself: pass one that can be")
-        return own.fit(X, y)
-    model = fit(X, y)
+        estimator: ModelLike = own.fit(X, y)
+        return estimator
+    model: ModelLike = fit(X, y)
     registry = getattr(_THREAD, "registry", None)
     if registry is not None:
         registry.check(model, fit)

@@ -31,13 +31,13 @@ class Split(NamedTuple):
     test: Indices
 
 
-def _is_table(x: object) -> TypeIs[TableLike]:
+def is_table(x: object) -> TypeIs[TableLike]:
     return tables.is_table(x)
 
 
 def as_rows(X: object, name: str) -> RowsLike:
     """Rows to fit on: an array, or a table as it is."""
-    if _is_table(X):
+    if is_table(X):
         tables.column_labels(X, name)  # a table in memory, or an error
         return X
     return as_array(X, name)
@@ -49,7 +49,7 @@ def take(x: Array | None, rows: Indices) -> Array: ...
 def take(x: RowsLike | None, rows: Indices) -> RowsLike: ...
 def take(x: RowsLike | None, rows: Indices) -> RowsLike:
     """Some rows of an array or a table, always a copy: what a fit does to its data stays with it."""
-    if _is_table(x):
+    if is_table(x):
         import narwhals as nw
 
         taken: TableLike = nw.to_native(nw.from_native(x, eager_only=True)[rows])
@@ -61,7 +61,7 @@ def take(x: RowsLike | None, rows: Indices) -> RowsLike:
 
 def take_columns(X: RowsLike, columns: Sequence[int]) -> RowsLike:
     """Some columns, in their order; no column is one of zeros, from which nothing but a constant can be learnt."""
-    if _is_table(X):
+    if is_table(X):
         import narwhals as nw
 
         frame = nw.from_native(X, eager_only=True)
@@ -84,7 +84,7 @@ def is_random(cv: object) -> TypeGuard[int]:
     return isinstance(cv, int | np.integer) and not isinstance(cv, bool | np.bool_)
 
 
-def is_test_set(cv: object) -> bool:
+def is_test_set(cv: object) -> TypeGuard[tuple[object, object]]:
     """Whether it is (X_test, y_test) and no splits of the rows: of those each entry is a pair itself."""
     return isinstance(cv, tuple) and len(cv) == 2 and not isinstance(cv[0], tuple | list)
 
@@ -137,7 +137,7 @@ def _is_splitter(cv: object) -> TypeGuard[Splitter]:
 def _split_by(cv: Splitter, X: RowsLike, y: HostArray) -> list[object]:
     """What a splitter says of these rows and labels; it gets no groups."""
     try:
-        return list(cv.split(X if _is_table(X) else arrays.to_host(X), y))
+        return list(cv.split(X if is_table(X) else arrays.to_host(X), y))
     except Exception as error:  # whatever a splitter of the user's raises
         raise ValueError(
             f"cv={name_of(cv)} cannot split these rows: {short(str(error), 80)}; if it needs groups, pass its splits: "

@@ -42,6 +42,7 @@ _KEPT = {
     "key": files.Kept("key"),
     **{name: files.text() for name in ("method", "loss", "plan", "stopped", "why_loss")},
     "draws_per_row": files.Kept("count"),
+    "exchangeable": files.Kept("flag"),
     **{name: files.floats("p") for name in _ERRORS},
     "curves": files.records("Curve", optional=True),
     "unit_values": files.floats("p", "m", optional=True),
@@ -84,6 +85,9 @@ class Importance(Result):
         Shape of a block, and the key of the random numbers.
     method, loss, plan : str
         How it was measured; ``plan`` in words, such as "all pairs" or "shifts, 20 per row".
+    exchangeable : bool
+        Whether the draws could change places with the data if a feature did not matter, as the rank test needs; draws
+        by ranks are spread too evenly for that.
     why_loss : str
         Why this loss was taken, if the call named none: "the default for a regressor", for instance.
     skewness : array (p,)
@@ -131,6 +135,7 @@ class Importance(Result):
     curves: dict[str, Curve] | None = None
     stopped: str = ""
     why_loss: str = ""
+    exchangeable: bool = True
     tree_values: Floats | None = None
     unit_values: Floats | None = None
     degrees_of_freedom: Floats = dataclasses.field(default_factory=lambda: np.full(1, math.nan))
@@ -299,6 +304,7 @@ def from_summaries(
     method: str,
     loss: str,
     why_loss: str = "",
+    exchangeable: bool = True,
     plan: str,
     units: int,
     n: int,
@@ -329,6 +335,7 @@ def from_summaries(
         method=method,
         loss=loss,
         why_loss=why_loss,
+        exchangeable=exchangeable,
         plan=plan,
         units=units,
         unit_values=_stacked([s.unit_values for s in summaries]) if keep_rows else None,

@@ -27,6 +27,11 @@ def tested(result: Importance, alternative: str, method: str, adjust: str) -> Te
         check_error(result, "method='t'", result.std_error)
     if method == "paired":
         check_error(result, "method='paired'", result.row_error)
+    if method == "rank" and not result.exchangeable:
+        raise ValueError(
+            "method='rank' takes the draws for exchangeable with the data, which draws by ranks are not: measure with "
+            f"draws=rl.Draws({result.draws_per_row}, design='permutations'), or use method='t'"
+        )
     names, p = result.names, len(result.names)
     inference.adjust(np.ones(p), adjust)  # a wrong name is an error before the work
     known = _known(result)

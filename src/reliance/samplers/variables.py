@@ -72,7 +72,7 @@ def check_order(X: object, context: object, fit_on: object) -> None:
             tables.check_aligned(**{name: rows, label: part})
 
 
-def gather(rows: Rows, context: object, y: Array | None, moved: bool = False) -> Variables:
+def gather(rows: Rows, context: object, y: object, moved: bool = False) -> Variables:
     """The variables of the evaluated rows; ``moved``: X was NumPy and went to a torch module, as they do, then."""
     flat = rows.flat
     columns: dict[str, tuple[int, ...]] = {name: (j,) for j, name in enumerate(rows.names)}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, KeysView, Mapping
+from typing import Protocol, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance import plans
+from reliance._core.kinds import HostArray
 from reliance._core.words import short, shown
+from reliance.data.passed import DataLike
 from reliance.engine.problems import prepare
 from reliance.methods.measuring import measure
 from reliance.models.calling import Model
@@ -17,25 +20,63 @@ from reliance.results.mapping import Results
 from reliance.sklearn import scorers
 from reliance.sklearn.replay import Replay, seed_of
 from reliance.sklearn.rows import Rows, read_rows
-from reliance.sklearn.scorers import Reading
+from reliance.sklearn.scorers import Reading, Scorer
 
 # Estimators check their input at each call: few, large calls.
 _CALL_ROWS = 16384
 _LEVEL = 0.95
 
+Floats: TypeAlias = NDArray[np.float64]
+# Names of several scorers, or scorers by name: for these there is an answer for each.
+Several: TypeAlias = list[str] | tuple[str, ...] | Mapping[str, str | Callable[..., object]]
 
+
+class Bunch(Protocol):
+    """What is returned for one scorer: a dict of scikit-learn's, whose entries are attributes, too."""
+
+    importances_mean: Floats
+    importances_std: Floats
+    importances: Floats
+    intervals: Floats
+    skewed: NDArray[np.bool_]
+    names: HostArray
+
+    def __getitem__(self, name: str, /) -> HostArray: ...
+    def keys(self) -> KeysView[str]: ...
+
+
+class _Options(TypedDict, total=False):
+    n_repeats: int
+    n_jobs: int | None
+    random_state: int | np.random.RandomState | None
+    sample_weight: DataLike | None
+    max_samples: int | float
+
+
+@overload
 def permutation_importance(
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: object, X: DataLike, y: DataLike, *, scoring: str | None = None, **options: Unpack[_Options]
+) -> Bunch: ...
+@overload
+def permutation_importance(
+    estimator: object, X: DataLike, y: DataLike, *, scoring: Several, **options: Unpack[_Options]
+) -> dict[str, Bunch]: ...
+@overload
+def permutation_importance(
+    estimator: object, X: DataLike, y: DataLike, *, scoring: Callable[..., object], **options: Unpack[_Options]
+) -> Bunch | dict[str, Bunch]: ...
+def permutation_importance(
+    estimator: object,
+    X: DataLike,
+    y: DataLike,
     *,
-    scoring: Any = None,
+    scoring: str | Callable[..., object] | Several | None = None,
     n_repeats: int = 5,
     n_jobs: int | None = None,
-    random_state: Any = None,
-    sample_weight: Any = None,
+    random_state: int | np.random.RandomState | None = None,
+    sample_weight: DataLike | None = None,
     max_samples: int | float = 1.0,
-) -> Any:
+) -> Bunch | dict[str, Bunch]:
     r"""In place of ``sklearn.inspection.permutation_importance``: the same arguments, the same numbers, and intervals.
 
     .. math:: i_{j,k} = s - s_{j,k}
@@ -104,7 +145,8 @@ def permutation_importance(
     scorer = _checked_scorer(estimator, scoring)
     whole = samples == n
     part = rows.take(None if whole else replay.rows)
-    labels, weights = (a if whole or a is None else _safe_indexing(a, replay.rows, axis=0) for a in (y, sample_weight))
+    labels = y if whole else _safe_indexing(y, replay.rows, axis=0)
+    weights = sample_weight if whole or sample_weight is None else _safe_indexing(sample_weight, replay.rows, axis=0)
     readings = scorers.read_all(scorer, estimator, part, labels, weights)
     if not (n_jobs is None or isinstance(n_jobs, int | np.integer)):
         raise TypeError(f"n_jobs={shown(n_jobs)}: pass an integer, or None")
@@ -122,26 +164,27 @@ def permutation_importance(
     return bunches.get(scorers.SINGLE, bunches)
 
 
-def _checked_scorer(estimator: Any, scoring: Any) -> Any:
+def _checked_scorer(estimator: object, scoring: object) -> Scorer:
     """scikit-learn's own, whose error would list all of its scorers."""
     from sklearn.metrics import check_scoring
 
     try:
-        return check_scoring(estimator, scoring=scoring)
+        scorer: Scorer = check_scoring(estimator, scoring=scoring)
     except ValueError as error:
         raise ValueError(f"scoring={shown(scoring)}: {short(str(error), 150)}; see sklearn.metrics") from error
+    return scorer
 
 
-def _scores(scorer: Any, estimator: Any, X: Any, y: Any, weights: Any) -> dict[str, float]:
+def _scores(scorer: Scorer, estimator: object, X: object, y: object, weights: object) -> dict[str, float]:
     answer = scorers.ask(scorer, estimator, X, y, weights)
     return answer if isinstance(answer, dict) else {scorers.SINGLE: float(answer)}
 
 
 def _measured(
-    estimator: Any,
+    estimator: object,
     part: Rows,
     readings: dict[str, Reading],
-    weights: Any,
+    weights: object,
     replay: Replay,
     repeats: int,
     columns: NDArray[np.int64],
@@ -150,7 +193,7 @@ def _measured(
     found: dict[str, Importance] = {}
     # A replay keeps its place, and workers may be threads: each has its own.
     plan = plans.Permutations(len(part.array), repeats, Replay(replay.seed, replay.population, replay.samples))
-    groups: dict[tuple[Any, ...], list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for name, reading in readings.items():
         groups.setdefault((reading.response, reading.form), []).append(name)
     for (response, form), names in groups.items():
@@ -172,11 +215,11 @@ def _measured(
     return found
 
 
-def _bunch(parts: list[Importance], offset: float, names: tuple[str, ...]) -> Any:
+def _bunch(parts: list[Importance], offset: float, names: tuple[str, ...]) -> Bunch:
     from reliance.sklearn.answers import Answer
 
     importances = np.concatenate([part.importances for part in parts]) + offset
-    return Answer(
+    answer: Bunch = Answer(
         importances_mean=np.mean(importances, axis=1),
         importances_std=np.std(importances, axis=1),
         importances=importances,
@@ -185,6 +228,7 @@ def _bunch(parts: list[Importance], offset: float, names: tuple[str, ...]) -> An
         skewed=np.concatenate([np.isin(part.names, part._skewed()) for part in parts]),
         names=np.asarray(names),
     )
+    return answer
 
 
 def _intervals(part: Importance) -> NDArray[np.float64]:
@@ -192,7 +236,7 @@ def _intervals(part: Importance) -> NDArray[np.float64]:
     return np.full((len(part.names), 2), np.nan) if unknown else part._interval(_LEVEL)
 
 
-def _checked_samples(max_samples: Any, n: int) -> int:
+def _checked_samples(max_samples: object, n: int) -> int:
     if isinstance(max_samples, int | np.integer) and not isinstance(max_samples, bool):
         if max_samples > n:
             raise ValueError(f"max_samples must be <= n_samples, which is {n}; max_samples={max_samples}")
@@ -203,7 +247,7 @@ def _checked_samples(max_samples: Any, n: int) -> int:
     raise ValueError(f"max_samples={shown(max_samples)}: pass a number of rows, or a share in (0, 1]")
 
 
-def _enough(rows: int, max_samples: Any, n: int) -> int:
+def _enough(rows: int, max_samples: object, n: int) -> int:
     if rows < 2:
         raise ValueError(
             f"max_samples={shown(max_samples)} of {n} rows is {rows}: pass at least 2 rows, because one row has no "
@@ -212,6 +256,6 @@ def _enough(rows: int, max_samples: Any, n: int) -> int:
     return rows
 
 
-def _check_repeats(n_repeats: Any) -> None:
+def _check_repeats(n_repeats: object) -> None:
     if isinstance(n_repeats, bool) or not isinstance(n_repeats, int | np.integer) or n_repeats < 1:
         raise ValueError(f"n_repeats={shown(n_repeats)}: pass how many times each column is permuted, at least 1")
