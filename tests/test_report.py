@@ -91,9 +91,9 @@ def test_the_numbers_of_diabetes_are_those_of_the_methods(diabetes: dict[str, An
     assert not made.failed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        alone = rl.permutation_importance(model, X, y, draws=20, names=names, rng=3)
+        alone = rl.permutation_importance(model, X, y, draws=16, names=names, rng=3)
         splits = rl.compare_splits(
-            model, train=diabetes["train"], test=(X, y), pairs=20, compare="difference", names=names, rng=3
+            model, train=diabetes["train"], test=(X, y), pairs=16, compare="difference", names=names, rng=3
         )
         good = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05, names=names)
         far = rl.extrapolation_check(X, names=names, rng=3)
@@ -222,8 +222,8 @@ def test_pages_are_whole(diabetes: dict[str, Any], digits: dict[str, Any]) -> No
 
 def test_the_call_and_versions_are_there(diabetes: dict[str, Any]) -> None:
     words = report_pages.section(page_of(diabetes), "repeat").text
-    assert "rl.report(model, X, y, path='audit.html', train=(X_train, y_train), draws=20, rng=3, names=names)" in words
-    assert "rl.permutation_importance(model, X, y, draws=20, names=names, rng=3)" in words
+    assert "rl.report(model, X, y, path='audit.html', train=(X_train, y_train), draws=16, rng=3, names=names)" in words
+    assert "rl.permutation_importance(model, X, y, draws=16, names=names, rng=3)" in words
     assert "key of the random numbers is 3" in words
     for package in ("Python", "numpy", "scikit-learn"):
         assert package in words

@@ -12,6 +12,7 @@ from typing import Any
 from reliance.cli import models, tables
 from reliance.cli.models import Loaded
 from reliance.cli.tables import Data
+from reliance.methods.drawing import DEFAULT
 from reliance.methods.replacement import permutation_importance
 from reliance.report import report
 
@@ -64,7 +65,7 @@ def _add_shared(one: argparse.ArgumentParser) -> None:
     one.add_argument("--ignore", action="append", metavar="A,B", help="columns that are no features, such as an id")
     one.add_argument("--features", action="append", metavar="A,B", help="measure these columns only")
     one.add_argument("--loss", help="how wrong a prediction is; by default what fits the model")
-    one.add_argument("--draws", type=int, default=20, help="how many times each row is replaced (20)")
+    one.add_argument("--draws", type=int, default=DEFAULT, help=f"how many times each row is replaced ({DEFAULT})")
     one.add_argument("--seed", type=int, default=0, help="of the random numbers (0)")
     one.add_argument("--trust", action="store_true", help="load a pickle, joblib or torch file, which can run any code")
     one.add_argument("--traceback", action="store_true", help="show where an error came from")

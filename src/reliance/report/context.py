@@ -137,7 +137,7 @@ def _is_single(question: Question, name: str) -> bool:
 def _affordable(question: Question, features: int) -> int:
     """How many rows all pairs may have, so that curves cost no more model calls than the importances did."""
     n = question.rows.n
-    budget = max(_LEAST_BUDGET, n * question.draws * len(question.rows.features))
+    budget = max(_LEAST_BUDGET, n * question.draws_per_row * len(question.rows.features))
     return min(n, max(10, math.isqrt(budget // features)))
 
 

@@ -240,7 +240,7 @@ def _drawn(question: Question, options: Mapping[str, Any]) -> tuple[RelativeImpo
             found = relative_importance(question.model, question.X, question.y, given=leaves, **options)
         except Exception:
             raise error from None  # what is wrong with both was wrong before
-        words = " Values come from rows in the same leaf of a tree, because some columns have few values or are no numbers."
+        words = " Values come from rows in the same leaf of a tree: some columns have few values, or are no numbers."
     assert isinstance(found, RelativeImportance)
     return found, words
 

@@ -19,6 +19,7 @@ from reliance._core.words import listed, short, shown
 from reliance.data import rows as data
 from reliance.data.rows import Rows
 from reliance.losses.functions import resolve_all
+from reliance.methods.drawing import Draws
 from reliance.models.calling import name_of
 from reliance.models.default_losses import default_loss
 from reliance.results.importance import Importance
@@ -41,7 +42,7 @@ class Question:
     y: Any
     train: tuple[Any, ...] | None
     given: Given
-    draws: int
+    draws: int | Draws
     loss: Any
     features: Any
     names: Sequence[str] | None
@@ -63,6 +64,10 @@ class Question:
             return short(" + ".join(name_of(step[-1]) for step in steps), 80)
         name = short(name_of(self.model), 80)
         return "a function" if name == "<lambda>" else name
+
+    @property
+    def draws_per_row(self) -> int:
+        return self.draws.count if isinstance(self.draws, Draws) else self.draws
 
     @property
     def loss_name(self) -> str:
@@ -116,7 +121,7 @@ def asked(
         y=y,
         train=None if train is None else tuple(train),
         given=_sets(given, rows),
-        draws=check_draws(draws),
+        draws=draws if isinstance(draws, Draws) else check_draws(draws),
         loss=loss,
         features=features,
         names=names,

@@ -17,9 +17,14 @@ from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed
+from reliance.data.passed import DataLike, FeaturesLike, LossLike, ModelLike
+from reliance.methods.drawing import DEFAULT, Draws
+from reliance.methods.splits import Split
 from reliance.report import page, units, wording
 from reliance.report.html import Html, element
 from reliance.report.question import Question, asked, checked_path, checked_sections
+from reliance.samplers.given import Given
+from reliance.samplers.given import Variables as GivenVariables
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,17 +82,17 @@ class Report:
 
 @public
 def report(
-    model: Any,
-    X: Any,
-    y: Any = None,
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None = None,
     *,
     path: str | os.PathLike[str] = "audit.html",
-    train: tuple[Any, ...] | None = None,
-    given: Any = None,
+    train: Split | None = None,
+    given: GivenVariables | Mapping[str, GivenVariables] | Given | None = None,
     sections: Sequence[str] | None = None,
-    draws: int = 20,
-    loss: Any = None,
-    features: Any = None,
+    draws: int | Draws = DEFAULT,
+    loss: LossLike | None = None,
+    features: FeaturesLike = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -100,10 +105,10 @@ def report(
 
     Parameters
     ----------
-    {model}
-    {X}
-        Rows that the model was not fitted to.
-    {y}
+    X : array (n, ...), table, or tuple or dict of arrays
+        Rows that the model was not fitted to: NumPy, CuPy, JAX or torch, where the work happens. A table of pandas,
+        polars or pyarrow reaches the model as such a table. Several inputs are passed as ``model(*X)`` or
+        ``model(**X)``.
     path : str or path
         The file to write, which ends in ``.html``. One of this name is replaced.
     train : tuple (X, y) or (X, y, weights), optional
@@ -116,17 +121,14 @@ def report(
         ``train``), "given" (`relative_importance` of the 10 most important features), "extrapolation"
         (`extrapolation_check`), "curves" (partial dependence on the 6 most important features) and "class"
         (`model_class_reliance` of linear models, for regression). By default all that apply.
-    draws : int
+    draws : int or Draws
         How many times each row is replaced.
     loss : str, callable or Metric, optional
-        How wrong a prediction is, as in `permutation_importance`. By default the loss that fits the model: log loss for
-        a classifier with probabilities, zero-one for one without, squared error for a regressor.
-    {features}
-    {rng}
-    {run}
+        One loss, by default the one that fits the model: log loss for a classifier with probabilities, zero-one for one
+        without, squared error for a regressor or a function of numbers. Names and functions are those of
+        `permutation_importance`.
     progress : bool or callable
         Show a bar, or call ``progress(done, total)``, counting sections.
-    {names}
 
     Returns
     -------
