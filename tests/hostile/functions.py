@@ -196,7 +196,7 @@ def _local(X: Any, y: Any, model: Any = score, **options: Any) -> Any:
 
 def _reported(X: Any, y: Any, model: Any = score, **options: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
-        options = {"draws": N - 1, "rng": KEY, "sections": ["importance"], **options}
+        options = {"draws": rl.Draws(N - 1, design="shifts"), "rng": KEY, "sections": ["importance"], **options}
         return rl.report(model, X, y, path=Path(folder) / "audit.html", **options)["importance"].values
 
 
