@@ -151,7 +151,7 @@ def test_the_summary_says_the_largest_importance(diabetes: dict[str, Any]) -> No
     low, high = found.interval()[0]
     ends = re.search(r"95% interval ([\d,.]+) to ([\d,.]+)\)", words)
     assert ends is not None
-    assert [float(end.replace(",", "")) for end in ends.groups()] == pytest.approx([low, high], rel=1e-3)
+    assert [float(end.replace(",", "")) for end in ends.groups()] == pytest.approx([low, high], abs=0.5)
     clear = int((found.test().p_adjusted < 0.05).sum())
     assert f"clearly relies on {clear} of 10 features" in words
     assert f"rises from {found.base_risk:,.0f} to {found.replaced_risk[0]:,.0f}" in words

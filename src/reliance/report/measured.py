@@ -113,7 +113,7 @@ def _importance_findings(result: Importance, low: Floats, high: Floats, tests: F
                     wording.name(names[0]),
                     f": with values from other rows its {loss} rises from {number(base)} to ",
                     f"{number(result.replaced_risk[0])}{more} "
-                    f"(rise of {number(result.values[0])}, {wording.interval(low[0], high[0])}).",
+                    f"(by {wording.estimate(result.values[0], low[0], high[0])}).",
                 ]
             )
         )
@@ -277,7 +277,7 @@ def _change_findings(result: RelativeImportance, nothing: str, one: str) -> list
                 wording.percent(left),
                 " of the importance of ",
                 wording.name(result[nothing].names[top]),
-                f" is left ({number(first[top])} becomes {number(second[top])}).",
+                f" is left ({' becomes '.join(html.numbers([first[top], second[top]]))}).",
             ]
         )
     ]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from reliance._core.words import short, shown, told_apart
 from reliance.plots.wording import loss_in_words
-from reliance.report.html import Html, element, join, number
+from reliance.report.html import Html, element, join, number, numbers
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95
@@ -61,11 +61,12 @@ def loss(result: Any) -> str:
     return f"mean {words}" if result.loss in _MEANS else words
 
 
-def interval(low: float, high: float) -> str:
-    """An interval in a sentence; empty where none is known."""
+def estimate(value: float, low: float, high: float) -> str:
+    """A value with its interval in a sentence, all with the same decimals."""
     if math.isnan(low) or math.isnan(high):
-        return "no interval is known"
-    return f"95% interval {number(low)} to {number(high)}"
+        return f"{number(value)}, no interval is known"
+    own, least, most = numbers([value, low, high])
+    return f"{own}, 95% interval {least} to {most}"
 
 
 def count(many: int, thing: str) -> str:
