@@ -12,7 +12,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 FOLDER = Path(__file__).parent
-WIDTH, HEIGHT = 860, 1600
+WIDTH, HEIGHT = 860, 1700
 
 
 def main() -> None:
@@ -27,8 +27,8 @@ def main() -> None:
         page.goto((Path(folder) / "demo.html").as_uri())
         page.screenshot(path=Path(folder) / "report.png")
         browser.close()
-        # Few colours: a third of the size.
-        Image.open(Path(folder) / "report.png").quantize(64).save(FOLDER / "report.png", optimize=True)
+        # Few colours: half the size.
+        Image.open(Path(folder) / "report.png").quantize(200).save(FOLDER / "report.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -200,6 +200,26 @@ def test_text_reaches_models_that_take_tables(folder: Path, capsys: pytest.Captu
     assert values(out) == pytest.approx(dict(zip(expected.names, expected.values.tolist(), strict=True)))
 
 
+def test_categories_of_a_lightgbm_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = pd.DataFrame({"a": X[:, 0], "town": pd.Categorical(["north", "south"] * 40)})
+    y = Y + 2.0 * (table["town"] == "north")
+    options = {"verbosity": -1, "num_threads": 1, "min_data_in_leaf": 5, "min_data_per_group": 5}
+    booster = lightgbm.train(options, lightgbm.Dataset(table, y), 5)
+    booster.save_model("model.txt")
+    table.assign(y=y).to_csv("rows.csv", index=False)
+    expected = rl.permutation_importance(booster.predict, table, y, draws=5, rng=0)
+    assert expected.values[1] > 0
+    out = importance(capsys, "model.txt")
+    assert values(out) == pytest.approx(dict(zip(expected.names, expected.values.tolist(), strict=True)))
+
+
+def test_pandas_is_asked_for(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    code, _, err = run(capsys, "importance", "own_models:model", "rows.csv", "--target", "y")
+    assert code == 2
+    assert "pip install reliance[cli]" in err
+
+
 def test_chosen_and_ignored_columns(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = pd.read_csv("rows.csv")
     table.insert(0, "id, of patients", range(80))

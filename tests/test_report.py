@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,7 @@ def test_names_stay_text(tmp_path: Path) -> None:
     alternatives = " ".join(image["alt"] for image in page.all("img"))
     assert all(name in alternatives for name in HOSTILE[:2])
     assert "Given <i>two</i>" in page.text
+    assert "'<i>two</i>': [0, 1]" in report_pages.section(page, "repeat").text
     assert 'path="<b>&\'.html"' in page.text
     source = path.read_text(encoding="utf-8")
     assert "alert(1)</script>" not in source
@@ -453,6 +455,13 @@ def test_pictures_have_a_picture_and_notebooks_a_frame(tmp_path: Path) -> None:
     assert frame["sandbox"] == "allow-scripts"
     found.path.unlink()
     assert found._repr_html_().startswith("<p>Report in ")
+
+
+def test_matplotlib_is_asked_for_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    X, y = small()
+    with pytest.raises(ImportError, match="matplotlib, which is not installed"):
+        rl.report(plane, X, y, path=tmp_path / "a.html")
 
 
 def test_what_was_there_is_replaced_as_a_whole(tmp_path: Path) -> None:

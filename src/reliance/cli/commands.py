@@ -129,7 +129,7 @@ def _asked(options: argparse.Namespace) -> tuple[Loaded, Data]:
 
 
 def _data(path: str, options: argparse.Namespace, loaded: Loaded) -> Data:
-    return tables.divided(tables.read(path), options.target, options.ignore, loaded.names, loaded.as_table)
+    return tables.divided(tables.read(path), options.target, options.ignore, loaded)
 
 
 def _shared(options: argparse.Namespace, data: Data) -> dict[str, Any]:

@@ -24,11 +24,22 @@ _PICKLED = (b"\x80", b"PK\x03\x04")  # pickles, and archives of them
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A model, the names of its columns if it knows them, and whether it wants a table rather than an array."""
+    """A model, the names of its columns if it knows them, and what it wants.
+
+    Attributes
+    ----------
+    model : object
+    names : tuple of str or None
+    as_table : bool
+        A table rather than an array of numbers.
+    categories : bool
+        Columns of text as categories of pandas.
+    """
 
     model: Any
     names: tuple[str, ...] | None = None
     as_table: bool = False
+    categories: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +170,8 @@ def _lightgbm(path: Path, start: bytes) -> Loaded:
     model: Any = booster
     if said == "binary" or said.startswith("multiclass"):
         model = BoosterClassifier(booster, np.arange(max(2, int(classes[1]) if classes else 2)))
-    return Loaded(model, tuple(booster.feature_name()), as_table=bool(booster.pandas_categorical))
+    categories = bool(booster.pandas_categorical)
+    return Loaded(model, tuple(booster.feature_name()), as_table=categories, categories=categories)
 
 
 def _xgboost(path: Path) -> Loaded:

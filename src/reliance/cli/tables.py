@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.words import closest, listed, shown
+from reliance.cli.models import Loaded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,26 +81,26 @@ def column_list(said: Sequence[str] | None, known: Sequence[str], option: str) -
     return found
 
 
-def divided(
-    table: pd.DataFrame, target: str, ignored: Sequence[str] | None, wanted: Sequence[str] | None, as_table: bool
-) -> Data:
+def divided(table: pd.DataFrame, target: str, ignored: Sequence[str] | None, loaded: Loaded) -> Data:
     """The target, and the columns of the model in its order; what it does not take must be named as ignored."""
     columns = list(table.columns)
     if target not in columns:
         raise ValueError(f"--target {shown(target)} is not a column: {closest(target, columns)}")
     left_out = {target, *(column_list(ignored, columns, "--ignore") or [])}
     chosen = [name for name in columns if name not in left_out]
-    if wanted is not None:
-        chosen = _in_order(chosen, list(wanted))
+    if loaded.names is not None:
+        chosen = _in_order(chosen, list(loaded.names))
     if not chosen:
         raise ValueError(f"DATA has no column but {shown(target)}: there is nothing to measure")
     rows = table[chosen]
     text = [name for name in chosen if not _is_number(rows[name])]
-    if text and not as_table:
+    if text and not loaded.as_table:
         raise TypeError(
             f"column {shown(text[0])} holds no numbers, which this model needs: encode it, or name it in --ignore"
         )
-    X = rows if as_table else rows.to_numpy(dtype=np.float64)
+    if loaded.categories:
+        rows = rows.astype(dict.fromkeys(text, "category"))
+    X = rows if loaded.as_table else rows.to_numpy(dtype=np.float64)
     return Data(X, _labels(table[target], target), tuple(chosen))
 
 

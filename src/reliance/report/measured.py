@@ -18,7 +18,7 @@ from reliance.methods.splits import compare_splits
 from reliance.plots.wording import loss_in_words
 from reliance.report import figures, html, wording
 from reliance.report.html import Html, join, number, paragraph
-from reliance.report.question import Question
+from reliance.report.question import REST, Question
 from reliance.report.wording import ALPHA, LEVEL
 from reliance.results.comparisons import RelativeImportance
 from reliance.results.importance import Importance
@@ -273,7 +273,7 @@ def _change_findings(result: RelativeImportance, nothing: str, one: str) -> list
     return [
         join(
             [
-                f"Once {one} {'are' if one == 'all other features' else 'is'} known, ",
+                f"Once {one} {'are' if one == REST or ', ' in one else 'is'} known, ",
                 wording.percent(left),
                 " of the importance of ",
                 wording.name(result[nothing].names[top]),
