@@ -253,7 +253,7 @@ def _change_table(result: RelativeImportance, nothing: str, one: str) -> Html:
         [
             (f"Given {nothing}", "Importance when values come from any other row.", result[nothing].values),
             (f"Given {one}", f"Importance when values fit {one}.", result[one].values),
-            ("Change", f"How much of the importance {one} accounts for: the first less the second.", delta.values),
+            ("Change", f"How much of the importance is already in {one}: the first less the second.", delta.values),
             ("From", "Lower end of the 95% interval of the change.", low),
             ("To", "Upper end of that interval.", high),
         ]
