@@ -51,6 +51,9 @@ def columns(X):
 @pytest.mark.parametrize("call", CALLS)
 def test_what_computes_with_numbers_refuses_codes(call, kind):
     X, f = SEVERAL[kind]
+    if kind == "text" and call in ("conditional", "relative"):  # categories are drawn from rows like theirs
+        assert np.isfinite(CALLS[call](X, f).values).all()
+        return
     if kind == "text" and call.endswith("curves"):  # which name the values that codes stand for
         assert set(CALLS[call](X, f).curves["city"].labels) == set(TEXT["city"])
         return

@@ -454,7 +454,7 @@ def test_columns_that_are_not_finite():
     """Also if the model does not mind."""
     X, y = correlated(n=20, seed=16)
     X[3, 2] = np.nan
-    with pytest.warns(UserWarning, match="X holds NaN"), pytest.raises(ValueError, match="column 2 of X"):
+    with pytest.warns(UserWarning, match="X holds NaN"), pytest.raises(ValueError, match="column 'x2' of X"):
         rl.conditional_model_reliance(lambda x: x[:, 0], X, y, features=[0])
 
 

@@ -645,7 +645,7 @@ BAD = {
     "nan in context": (
         {"given": ["c"], "context": {"c": np.where(np.arange(20) == 3, np.nan, 1.0)}},
         ValueError,
-        "column 4 of X .context variables come last. holds NaN",
+        "column 'c' of X .context variables come last. holds NaN",
     ),
     "fit_on without context": ({"fit_on": np.ones((9, 4))}, TypeError, "pass \\(X_train, context_train\\)"),
     "fit_on of another width": ({"fit_on": (np.ones((9, 3)), None)}, ValueError, "X_train has 3 columns but X has 4"),
@@ -659,7 +659,7 @@ BAD = {
         ValueError,
         "other widths",
     ),
-    "sampler": ({"sampler": "vine"}, ValueError, "sampler='vine' is unknown: pass one of 'gaussian'"),
+    "sampler": ({"sampler": "vine"}, ValueError, "sampler='vine' is unknown: pass one of 'auto', 'gaussian'"),
     "sampler class": ({"sampler": KNN}, TypeError, "is no sampler"),
     "sampler without fit": ({"sampler": 3}, TypeError, "sampler=3 is no sampler"),
     "strange draws": ({"sampler": Silent()}, TypeError, "returned list: return samplers.Residuals, ValueDraws or"),
@@ -693,14 +693,14 @@ def test_singular_sets():
     X[:, 3] = X[:, 1] - 2 * X[:, 2]
     refused(ValueError, "given is singular: .*Drop such columns from given, or pass Gaussian", X, given=[1, 2, 3])
     X[:, 3] = 1.0
-    refused(ValueError, "column 3 of X is constant", X, given=[3], features=[0])
+    refused(ValueError, "column 'x3' of X is constant", X, given=[3], features=[0])
 
 
 def test_categories_have_no_mean():
     X, _ = correlated(20)
     X[:, 0] = np.arange(20) % 2
     for sampler in ("gaussian", NORMAL, RESIDUAL):
-        refused(ValueError, "column 0 of X is categorical.*Use sampler='leaves' or 'knn'", X, sampler=sampler)
+        refused(ValueError, "column 'x0' of X is categorical.*Use sampler='leaves' or 'knn'", X, sampler=sampler)
 
 
 def test_a_row_alone_in_its_stratum_is_announced():

@@ -73,7 +73,7 @@ def test_a_fold_without_the_other_value_is_refused():
     X = np.random.default_rng(0).normal(size=(40, 2))
     X[:, 0] = np.arange(40) == 7
     sampler = rl.samplers.Scrambler(crossfit=2, classifier=LogisticRegression())
-    with pytest.raises(ValueError, match=r"crossfit=2.*only one value of column 0") as caught:
+    with pytest.raises(ValueError, match=r"crossfit=2.*only one value of column 'x0'") as caught:
         rl.conditional_model_reliance(first, X, X[:, 0] + X[:, 1], sampler=sampler, rng=0)
     assert len(str(caught.value)) <= 300
 

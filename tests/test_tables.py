@@ -245,8 +245,9 @@ def test_column_names_that_are_no_text() -> None:
 
 def test_bad_tables(kind: Callable[[Any], Any]) -> None:
     y = np.zeros(N)
-    with pytest.raises(TypeError, match=r"column 'city' holds text.*samplers compute with numbers"):
-        rl.relative_importance(score, kind(mixed()), y, features=["age"], given=["city"])
+    given = rl.Given(["age"], sampler="gaussian")
+    with pytest.raises(TypeError, match=r"column 'city' of X holds text.*Gaussian would make numbers"):
+        rl.relative_importance(score, kind(mixed()), y, features=["city"], given=given)
     with pytest.raises(TypeError, match=r"context: column 'city' holds text"):
         rl.relative_importance(
             score, kind(mixed()), y, features=["age"], given=rl.Given(["city2"], context=kind(mixed()[["city"]]))

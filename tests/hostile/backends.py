@@ -22,7 +22,7 @@ COUNT_LABELS = np.round(labels_of(COUNTS))
 
 
 def _measure(rows: Any, y: Any, model: Any = score, **options: Any) -> Any:
-    return rl.permutation_importance(model, rows, y, **{"draws": N - 1, "rng": KEY, **options}).values
+    return rl.permutation_importance(model, rows, y, **{"draws": N, "rng": KEY, **options}).values
 
 
 def _truth(rows: Any, y: Any, predict: Any = score) -> Callable[[], Any]:

@@ -181,12 +181,12 @@ def _given_truth() -> Any:
 S = rl.samplers
 SAMPLERS: dict[str, tuple[Callable[[], Any], Expectation]] = {
     "gaussian of one column": (
-        lambda: _given("gaussian", features=[0], draws=N - 1),
+        lambda: _given("gaussian", features=[0], draws=N),
         Number(_given_truth),
     ),
     "given itself": (lambda: _given("gaussian", features=[1], draws=3), Number(lambda: [0.0])),
     "given nothing": (
-        lambda: _given("gaussian", given=[], draws=N - 1),
+        lambda: _given("gaussian", given=[], draws=N),
         Number(lambda: loops.differences(Data(score, X, Y))),
     ),
     "gaussian draws unknown": (lambda: _given(S.Gaussian(draws="uniform")), Refused(("draws",))),
@@ -204,10 +204,10 @@ SAMPLERS: dict[str, tuple[Callable[[], Any], Expectation]] = {
     "class itself": (lambda: _given(S.Gaussian), Refused(("sampler",))),
     "context of nan": (lambda: _given("gaussian", given=["c"], context={"c": Y * np.nan}), Refused(("NaN",))),
     "context constant": (
-        lambda: _given("gaussian", given=["c"], context={"c": np.ones(N)}, features=[0], draws=N - 1),
+        lambda: _given("gaussian", given=["c"], context={"c": np.ones(N)}, features=[0], draws=N),
         Refused(("given", "constant")),
     ),
-    "given twice": (lambda: _given("gaussian", given=["x1", 1], features=[0], draws=N - 1), Number(_given_truth)),
+    "given twice": (lambda: _given("gaussian", given=["x1", 1], features=[0], draws=N), Number(_given_truth)),
 }
 K = rl.samplers
 KNOCKOFFS: dict[str, tuple[Callable[[], Any], Expectation]] = {

@@ -280,7 +280,7 @@ _LIST = [
     Function(
         "permutation_importance",
         rl.permutation_importance,
-        _plain(rl.permutation_importance, draws=N - 1, rng=KEY),
+        _plain(rl.permutation_importance, draws=N, rng=KEY),
         loops.differences,
     ),
     Function("report", rl.report, _reported, loops.differences),
@@ -294,7 +294,7 @@ _LIST = [
     Function(
         "relative_importance",
         rl.relative_importance,
-        _plain(rl.relative_importance, given="rest", draws=N - 1, rng=KEY),
+        _plain(rl.relative_importance, given="rest", draws=N, rng=KEY),
         loops.conditional_differences,
     ),
     Function(

@@ -110,7 +110,7 @@ def _own(function: Function) -> Iterator[Case]:
 
 
 def _measure(model: Any = score, y: Any = Y, X: Any = X, **options: Any) -> Any:
-    return rl.permutation_importance(model, X, y, **{"draws": N - 1, "rng": KEY, **options}).values
+    return rl.permutation_importance(model, X, y, **{"draws": N, "rng": KEY, **options}).values
 
 
 def _log_loss(y: Any, p: Any) -> float:
@@ -165,7 +165,7 @@ WORDS: dict[str, tuple[Callable[[], Any], Expectation]] = {
         lambda: _measure(lambda x: 30.0 * score(x), LABELS, loss="cross_entropy"),
         Number(_true(LABELS, lambda x: 30.0 * score(x), _logistic)),
     ),
-    "auc": (lambda: _measure(y=LABELS, loss="auc"), Number(_auc_truth)),
+    "auc": (lambda: _measure(y=LABELS, loss="auc", draws=rl.Draws(N - 1, design="shifts")), Number(_auc_truth)),
     "zero_one of text": (
         lambda: _measure(lambda x: np.where(score(x) > 0, "b", "a"), np.where(LABELS == 1, "b", "a"), loss="zero_one"),
         Number(_true(LABELS, lambda x: (score(x) > 0).astype(int), lambda y, p: float(y != p))),

@@ -299,6 +299,13 @@ GATHERED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "no workers": ({"workers": 0}, "workers"),
         "half a worker": ({"workers": 0.5}, "workers"),
     },
+    "Draws": {
+        "none": ({"count": 0}, "count"),
+        "half": ({"count": 0.5}, "count"),
+        "yes": ({"count": True}, "count"),
+        "unknown design": ({"count": 3, "design": "sorted"}, "design"),
+        "no design": ({"count": 3, "design": None}, "design"),
+    },
     "Given": {
         "unknown sampler": ({"variables": [], "sampler": "normal"}, "sampler"),
         "no sampler": ({"variables": [], "sampler": 3}, "sampler"),

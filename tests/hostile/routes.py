@@ -33,7 +33,7 @@ def _torch_case(odd: str, dtype: Any, rtol: float) -> Case:
     return Case(
         "permutation_importance",
         f"torch {odd}",
-        lambda: rl.permutation_importance(score, rows, labels, draws=N - 1, rng=KEY).values,
+        lambda: rl.permutation_importance(score, rows, labels, draws=N, rng=KEY).values,
         Number(truth, rtol),
     )
 
@@ -61,9 +61,7 @@ def _coarse(odd: str, dtype: Any, slope: float) -> Case:
         return loops.differences(Data(lambda x: slope * x[:, 0] + 100.0, whole, slope * whole[:, 0] + 100.0))
 
     def call() -> Any:
-        return rl.permutation_importance(
-            _Net(slope, dtype), rows, slope * rows[:, 0] + 100.0, draws=N - 1, rng=KEY
-        ).values
+        return rl.permutation_importance(_Net(slope, dtype), rows, slope * rows[:, 0] + 100.0, draws=N, rng=KEY).values
 
     return Case("permutation_importance", f"coarse outputs {odd}", call, Number(truth, 1e-2))
 
@@ -149,9 +147,9 @@ def _tree_fitted_again() -> Case:
     def call() -> Any:
         tree = DecisionTreeRegressor(random_state=0).fit(X, Y)
         rows, labels = torch.from_numpy(X), torch.from_numpy(Y + 1.0)
-        rl.permutation_importance(tree, rows, labels, draws=N - 1, rng=KEY)
+        rl.permutation_importance(tree, rows, labels, draws=N, rng=KEY)
         tree.fit(np.concatenate([X, more]), np.concatenate([Y, more[:, 2]]))
-        return rl.permutation_importance(tree, rows, labels, draws=N - 1, rng=KEY).values
+        return rl.permutation_importance(tree, rows, labels, draws=N, rng=KEY).values
 
     def truth() -> np.ndarray:
         tree = DecisionTreeRegressor(random_state=0).fit(np.concatenate([X, more]), np.concatenate([Y, more[:, 2]]))
@@ -179,7 +177,7 @@ def _tables() -> Iterator[Case]:
             lambda function=function: function.run(frame, Y, model=model),
             Number(lambda function=function: function.oracle(Data(predict, plain, Y))),
         )
-    for name in ("linear_importance", "feature_impact", "conditional_model_reliance", "extrapolation_check"):
+    for name in ("linear_importance", "feature_impact", "extrapolation_check"):
         given = {} if name == "linear_importance" else {"model": model}
         yield Case(
             name,
@@ -199,7 +197,7 @@ def _several_inputs() -> Iterator[Case]:
     yield Case(
         "permutation_importance",
         "several inputs",
-        lambda: rl.permutation_importance(model, pair, Y, draws=N - 1, rng=KEY).values,
+        lambda: rl.permutation_importance(model, pair, Y, draws=N, rng=KEY).values,
         Number(lambda: loops.differences(Data(lambda rows: 1.5 * rows[:, 0] - rows[:, 1], X[:, :2], Y))),
     )
     linear = rl.models.Linear(np.array([1.0, 2.0]))
@@ -218,7 +216,7 @@ def cases() -> Iterator[Case]:
     yield Case(
         "permutation_importance",
         "outputs of other sizes",
-        lambda: rl.permutation_importance(_two_outputs, X, Y, loss=_second_only, draws=N - 1, rng=KEY).values,
+        lambda: rl.permutation_importance(_two_outputs, X, Y, loss=_second_only, draws=N, rng=KEY).values,
         Number(_mixed_truth, 1e-6),
     )
     for name in ("model_reliance", "permutation_importance", "feature_impact", "sobol_total", "local_importance"):

@@ -29,6 +29,7 @@ from reliance.results.importance import Importance
 from reliance.results.mapping import Results, one_or_all
 from reliance.samplers import misfit, variables
 from reliance.samplers import residual as samplers
+from reliance.samplers.by_kind import ByKind
 from reliance.samplers.draws import Sampler
 from reliance.samplers.given import Given, as_given
 from reliance.samplers.given import Variables as GivenVariables
@@ -208,6 +209,8 @@ def relative_importance(
     plan = drawn(problem.rows, problem.key, draws)
     method = "relative_importance"
     sampler = samplers.resolve(asked.sampler)
+    if isinstance(sampler, ByKind):
+        sampler = replace(sampler, coded=known.coded)
     found = _measure(problem, known, training, sampler, plan, compare, sets, method, progress)
     if isinstance(asked.variables, Mapping):
         return one_or_all(found, problem.several)
@@ -305,9 +308,10 @@ def conditional_model_reliance(
     problem, plan = reliance_plan(problem, pairs)
     known = variables.gather(problem.rows, None, None)
     if sampler.classifier is not None:
-        known, sampler = known.with_uniforms(problem.key), replace(sampler, latent=known.width)
+        known, sampler = known.with_uniforms(problem.key), replace(sampler, latent=int(known.matrix.shape[1]))
     method = "conditional_model_reliance"
-    found = _measure(problem, known, None, sampler, plan, compare, {"": variables.REST}, method, progress)
+    by_kind = ByKind(sampler, coded=known.coded, two_values=False)
+    found = _measure(problem, known, None, by_kind, plan, compare, {"": variables.REST}, method, progress)
     return one_or_all({name: result[""] for name, result in found.items()}, problem.several)
 
 

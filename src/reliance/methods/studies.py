@@ -31,7 +31,8 @@ from reliance.results import importance as results
 from reliance.results.comparisons import Influence, jackknife_spread
 from reliance.results.importance import Importance
 from reliance.samplers import sampled_plans
-from reliance.samplers.draws import DonorDraws, Draws, Residuals, Sampler, ValueDraws
+from reliance.samplers.by_kind import ByKind
+from reliance.samplers.draws import DonorDraws, Draws, FittedSampler, Residuals, Sampler, ValueDraws
 from reliance.samplers.misfit import Check, Misfit
 from reliance.samplers.scrambling import Thresholds
 from reliance.samplers.variables import Variables
@@ -67,6 +68,25 @@ class Study(NamedTuple):
     def fitted_on(self) -> Array:
         return self.variables.matrix if self.training is None else self.training
 
+    def sampler_for(self, target: tuple[int, ...]) -> Sampler:
+        """The sampler of these columns, where it depends on them."""
+        return self.sampler.for_target(self.fitted_on, target) if isinstance(self.sampler, ByKind) else self.sampler
+
+    def drawn(self, sampler: Sampler, target: tuple[int, ...], given: tuple[int, ...]) -> tuple[FittedSampler, Draws]:
+        """A fitted sampler and its draws for all rows; what is wrong with a column is said with its name."""
+        try:
+            fitted = sampler.fit(self.fitted_on, target, given)
+            parts = fitted.on(self.variables.matrix)
+        except ValueError as error:
+            raise ValueError(self.variables.named(str(error))) from error
+        coded = [column for column in target if column in self.variables.coded]
+        if coded and not isinstance(parts, DonorDraws):
+            raise TypeError(
+                f"column {shown(self.variables.name_of(coded[0]))} of X holds text, categories or dates, of which "
+                f"{type(sampler).__name__} would make numbers: leave sampler out, or pass 'leaves' or 'knn'"
+            )
+        return fitted, parts
+
 
 # ---------------------------------------------------------------------------------------------------------------------
 # One feature, one set
@@ -90,15 +110,15 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
         replicates, extra = _replicates(study, piece, given, None, study.plan) if refits else (None, 0)
         count = _count(study.plan) + extra
         return Measured(study.plan.part(piece), moments, _no_effect(study), replicates, None, count, "marginal")
-    fitted = study.sampler.fit(study.fitted_on, target, given)
-    parts = fitted.on(study.variables.matrix)
+    sampler = study.sampler_for(target)
+    fitted, parts = study.drawn(sampler, target, given)
     wrong = None if study.check is None else study.check(fitted, target, given)
     store, plan = _replacement(evaluation.problem, parts, study.plan, piece, None)
     known = isinstance(parts, Residuals) and parts.design is not None
     if isinstance(parts, Residuals | Thresholds) and not known and any(map(has_rows, evaluation.problem.losses)):
         _check_weighted(study)
     _report_alone(parts, feature)
-    moments, route, own = evaluation.moments(store, plan, piece), _route(study.sampler), plan.part(piece)
+    moments, route, own = evaluation.moments(store, plan, piece), _route(sampler), plan.part(piece)
     if not any(map(has_rows, evaluation.problem.losses)):  # nothing can be said of the error but that of the draws
         return Measured(own, moments, _no_effect(study), None, None, _count(plan), route, wrong)
     effect, extra = _effect(study, parts, piece)
@@ -200,7 +220,8 @@ def _replicates(
         if given:
             fitted_on = matrix if study.training is None else study.training
             # A sampler may hold something of each evaluated row, such as given strata.
-            sampler = study.sampler.for_rows(kept) if hasattr(study.sampler, "for_rows") else study.sampler
+            chosen = study.sampler_for(feature.columns)
+            sampler = chosen.for_rows(kept) if hasattr(chosen, "for_rows") else chosen
             refit = sampler.fit(fitted_on, feature.columns, given).on(matrix)
         if by_plan:
             evaluation = study.evaluation.without(gone)
@@ -248,7 +269,7 @@ def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...])
     study.evaluation.advance.expect(len(groups) * _count(study.plan))
     for ids, _ in groups:
         training = problem.xp.take(study.training, _index(problem, ids), axis=0)
-        parts = study.sampler.fit(training, feature.columns, given).on(study.variables.matrix)
+        parts = study.sampler_for(feature.columns).fit(training, feature.columns, given).on(study.variables.matrix)
         store, plan = _replacement(problem, parts, study.plan, feature, None)
         moments = study.evaluation.moments(store, plan, feature)
         found.append(_estimates(study.evaluation, moments, plan.part(feature), study.compare))

@@ -6,6 +6,7 @@ three forms (`reliance.samplers.draws`). Which one to take:
 =============  ==================================  ====================================================================
 name           draws                               right if
 =============  ==================================  ====================================================================
+"auto"         by the kind of the feature          the default: "gaussian" for numbers, "leaves" for categories
 "gaussian"     linear mean + a donor's residual    the target is linear in the given columns, with the same errors
 "residual"     smooth mean + a donor's residual    it is a smooth function of them, with the same errors everywhere
 "knn"          a near row's value                  any conditional distribution, few given columns
@@ -14,6 +15,7 @@ name           draws                               right if
 =============  ==================================  ====================================================================
 """
 
+from reliance.samplers.by_kind import ByKind
 from reliance.samplers.draws import DonorDraws, Draws, FittedSampler, Normal, Residuals, Sampler, ValueDraws
 from reliance.samplers.knockoffs import Knockoffs, knockoff_copies, knockoff_filter, knockoff_scales
 from reliance.samplers.neighbours import KNN, Leaves
@@ -24,6 +26,7 @@ from reliance.samplers.scrambling import Scrambler
 __all__ = [
     "KNN",
     "OLS",
+    "ByKind",
     "DonorDraws",
     "Draws",
     "FittedSampler",

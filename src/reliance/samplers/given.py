@@ -24,9 +24,11 @@ class Given:
     context : mapping or table, optional
         Variables that the model never saw: name -> (n,) or (n, k) array.
     sampler : str or Sampler
-        How the feature is drawn given these variables: ``"gaussian"`` (conditional mean plus the residual of a donor
-        row), ``"residual"`` (the same with any regressor, cross-fitted), ``"knn"``, ``"leaves"``, ``"knockoffs"`` (as
-        in the paper, which estimates something else), or an object with ``fit``: see `reliance.samplers`.
+        How the feature is drawn given these variables. ``"auto"``: ``"leaves"`` for text, categories, dates and columns
+        of two values, ``"gaussian"`` for other numbers; ``result.routes`` says which it was. ``"gaussian"``:
+        conditional mean plus the residual of a donor row. ``"residual"``: the same with any regressor, cross-fitted.
+        ``"knn"``, ``"leaves"``: the value of a near row, or of a row in the same stratum. ``"knockoffs"``: as in the
+        paper, which estimates something else. Or an object with ``fit``: see `reliance.samplers`.
     fit_on : (X_train, context_train), optional
         Rows that the sampler is fitted on, if not the evaluated ones.
 
@@ -44,7 +46,7 @@ class Given:
 
     variables: Variables | Mapping[str, Variables]
     context: object = None
-    sampler: str | Sampler = "gaussian"
+    sampler: str | Sampler = "auto"
     fit_on: Sequence[object] | None = None
 
     def __post_init__(self) -> None:

@@ -35,7 +35,16 @@ Estimator = TypeVar("Estimator")
 
 def resolve(sampler: str | Sampler) -> Sampler:
     """The sampler of a name, or the object itself if it can be fitted."""
-    named = {"gaussian": Gaussian, "residual": Residual, "knn": KNN, "leaves": Leaves, "knockoffs": Knockoffs}
+    from reliance.samplers.by_kind import ByKind  # which is made of these
+
+    named = {
+        "auto": ByKind,
+        "gaussian": Gaussian,
+        "residual": Residual,
+        "knn": KNN,
+        "leaves": Leaves,
+        "knockoffs": Knockoffs,
+    }
     if isinstance(sampler, str):
         if sampler not in named:
             raise ValueError(f"sampler={shown(sampler)} is unknown: pass one of {listed(named)}, or a sampler")

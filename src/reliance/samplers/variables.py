@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reliance._core import arrays, streams
 from reliance._core.kinds import Array
@@ -16,6 +18,8 @@ from reliance.data.checked_arrays import as_array
 from reliance.data.rows import Rows
 
 REST: Final = "rest"
+# Values of a column of text that are told apart where it is given.
+_MOST_LEVELS = 50
 # A set of variables: columns, or all but the feature's own.
 Given: TypeAlias = tuple[int, ...] | Literal["rest"]
 
@@ -33,12 +37,25 @@ class Variables:
         The columns of each name.
     coded : tuple of int
         Columns of codes, which are no numbers (see `reliance.data.tables`).
+    encoded : mapping
+        For a column of codes of a table, the columns of 0 and 1 that stand for it where it is given: one for each of
+        its values but the first.
     """
 
     matrix: Array
     width: int
     columns: dict[str, tuple[int, ...]]
     coded: tuple[int, ...] = ()
+    encoded: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def name_of(self, column: int) -> str:
+        """What a message calls a column, also one that stands for a value of another."""
+        own = next((j for j, place in self.encoded.items() if column in place), column)
+        return next((name for name, place in self.columns.items() if own in place), str(column))
+
+    def named(self, message: str) -> str:
+        """A sampler's message, which knows columns by number, with their names."""
+        return re.sub(r"column (\d+) of X", lambda found: f"column {shown(self.name_of(int(found[1])))} of X", message)
 
     def with_uniforms(self, key: int) -> Variables:
         """With one more column: a number in [0, 1) for each row."""
@@ -50,14 +67,35 @@ class Variables:
         """The columns of a resolved set of variables, for a feature with these columns."""
         rest = tuple(j for j in range(self.width) if j not in target)
         found = rest if isinstance(wanted, str) else tuple(wanted)
-        bad = [j for j in (*target, *found) if j in self.coded]
+        bad = [j for j in (*target, *found) if j in self.coded and j not in self.encoded]
         if found and bad:
-            name = next(name for name, place in self.columns.items() if bad[0] in place)
             raise TypeError(
-                f"column {shown(name)} holds text, categories, dates, missing entries or one of several inputs, and "
-                "samplers compute with numbers: encode it first, or leave it out of features and given"
+                f"column {shown(self.name_of(bad[0]))} is one of several inputs, or holds more than {_MOST_LEVELS} "
+                "different texts, categories or dates, and samplers compute with numbers: encode it first, or leave it "
+                "out of features and given"
             )
-        return found
+        if not any(j in self.encoded for j in found):
+            return found
+        return self._independent(found)
+
+    def _independent(self, found: tuple[int, ...]) -> tuple[int, ...]:
+        """With values in the place of codes, less those that follow from what is given before them.
+
+        A category that follows from another one says nothing more, and no line can be fitted to both.
+        """
+        plain = tuple(j for j in found if j not in self.encoded)
+        values = [c for j in found for c in self.encoded.get(j, ())]
+        known = np.asarray(arrays.to_host(self.matrix), dtype=np.float64)
+        basis = np.linalg.qr(np.column_stack([np.ones(len(known)), known[:, list(plain)]]))[0]
+        kept = []
+        for c in values:
+            left = known[:, c] - basis @ (basis.T @ known[:, c])
+            left -= basis @ (basis.T @ left)  # once more: what is left may be small
+            size = np.linalg.norm(left)
+            if size > 1e-8 * np.linalg.norm(known[:, c]):
+                basis = np.column_stack([basis, left / size])
+                kept.append(c)
+        return (*plain, *kept)
 
 
 def check_order(X: object, context: object, fit_on: object) -> None:
@@ -76,10 +114,12 @@ def gather(rows: Rows, context: object, y: object, moved: bool = False) -> Varia
     """The variables of the evaluated rows; ``moved``: X was NumPy and went to a torch module, as they do, then."""
     flat = rows.flat
     columns: dict[str, tuple[int, ...]] = {name: (j,) for j, name in enumerate(rows.names)}
-    if context is None:
-        return Variables(arrays.as_floating(flat), int(flat.shape[1]), columns, rows.coded)
-    parts, width = [arrays.as_floating(flat)], int(flat.shape[1])
-    for name, values in _checked_context(context, flat, moved).items():
+    parts, width, encoded = [arrays.as_floating(flat)], int(flat.shape[1]), {}
+    for j, levels in _levels(rows).items():
+        parts.append(arrays.from_host(levels, rows.xp, rows.device, parts[0].dtype))
+        encoded[j] = tuple(range(width, width + levels.shape[1]))
+        width += levels.shape[1]
+    for name, values in ({} if context is None else _checked_context(context, flat, moved)).items():
         if name in columns:
             raise ValueError(f"context: {shown(name)} is the name of a feature, too; give the variable another name")
         if y is not None and _is_label(values, as_array(y, "y")):
@@ -87,12 +127,28 @@ def gather(rows: Rows, context: object, y: object, moved: bool = False) -> Varia
         columns[name] = tuple(range(width, width + int(values.shape[1])))
         width += int(values.shape[1])
         parts.append(arrays.namespace(flat).astype(values, parts[0].dtype))
-    return Variables(arrays.namespace(flat).concat(parts, axis=1), int(flat.shape[1]), columns, rows.coded)
+    matrix = parts[0] if len(parts) == 1 else rows.xp.concat(parts, axis=1)
+    return Variables(matrix, int(flat.shape[1]), columns, rows.coded, encoded)
+
+
+def _levels(rows: Rows) -> dict[int, NDArray[np.float64]]:
+    """For each column of a table that holds codes of not too many values, ``(n, m - 1)`` columns of 0 and 1."""
+    found = {}
+    for j in () if rows.table is None else rows.table.coded:
+        codes = arrays.to_host(rows.flat[:, j]).astype(np.int64)
+        if codes.max() < _MOST_LEVELS:
+            found[j] = (codes[:, None] == np.arange(1, codes.max() + 1)).astype(np.float64)
+    return found
 
 
 def gather_training(fit_on: Sequence[object], evaluated: Variables, X: Array, moved: bool = False) -> Array:
     """``(m, P + C)``: the rows that samplers are fitted on, if not the evaluated ones."""
     rows, context = fit_on
+    if evaluated.encoded:
+        raise TypeError(
+            f"fit_on: column {shown(evaluated.name_of(min(evaluated.encoded)))} of X holds text, categories or dates, "
+            "whose codes are those of X alone: encode it first, or leave fit_on out"
+        )
     if tables.is_table(rows):
         rows = _same_columns(tables.numeric_columns(rows, "fit_on[0]"), evaluated)
     rows = _beside(as_array(rows, "fit_on[0]"), X, moved)
