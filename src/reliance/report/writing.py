@@ -16,7 +16,7 @@ from reliance._core.progress import Progress, reporting
 from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
-from reliance._core.words import listed
+from reliance._core.words import listed, shown
 from reliance.data.passed import DataLike, FeaturesLike, LossLike, ModelLike
 from reliance.methods.drawing import DEFAULT, Draws
 from reliance.methods.splits import Split
@@ -61,7 +61,7 @@ class Report:
         if section not in self.results:
             why = self.failed.get(section) or self.left_out.get(section)
             reason = f"could not be made: {why}" if why else f"is none of {listed(self.results, 9)}"
-            raise KeyError(f"section {section!r} {reason}")
+            raise KeyError(f"section {shown(section)} {reason}")
         return self.results[section]
 
     def __repr__(self) -> str:
