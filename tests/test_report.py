@@ -130,6 +130,8 @@ def test_given_others_has_both_importances_and_the_change(diabetes: dict[str, An
     assert table.column("Given nothing", names) == alone.values.tolist()
     assert table.column("Given all other features", names) == rest.values.tolist()
     np.testing.assert_allclose(table.column("Change", names), alone.values - rest.values, atol=1e-9)
+    words = report_pages.section(page_of(diabetes), "given").text
+    assert "the value of a row in the same leaf of a tree for sex" in words  # which has two values
 
 
 def test_curves_are_means_of_predictions(diabetes: dict[str, Any]) -> None:
@@ -174,6 +176,11 @@ def test_the_numbers_of_digits_are_those_of_the_methods(digits: dict[str, Any]) 
     assert "class" in made.left_out
     assert "regression" in report_pages.section(page, "repeat").text
     assert len(made["given"]["nothing"].names) == 10
+    # Constant pixels: no line through all others can be fitted, which the page says.
+    assert set(made["given"]["all other features"].routes) == {"leaves"}
+    words = report_pages.section(page, "given").text
+    assert "the value of a row in the same leaf of a tree for" in words
+    assert "could not be fitted: given is singular" in words
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -329,6 +336,18 @@ def test_if_all_fails_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="no"):
         rl.report(model, X, y, path=tmp_path / "a.html", sections=["importance", "curves"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sampler_that_was_chosen_is_not_replaced(tmp_path: Path) -> None:
+    X, y = small()
+    X[:, 2] = 1.0
+    for given, failed in (("rest", {}), (rl.Given("rest", sampler="gaussian"), {"given"})):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = rl.report(
+                plane, X, y, path=tmp_path / "a.html", given=given, sections=["importance", "given"], rng=0
+            )
+        assert set(found.failed) == set(failed)
 
 
 def test_progress_counts_sections_and_run_is_respected(tmp_path: Path) -> None:

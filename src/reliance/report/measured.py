@@ -24,6 +24,14 @@ from reliance.results.comparisons import RelativeImportance
 from reliance.results.importance import Importance
 
 Floats = NDArray[np.float64]
+# How a feature is drawn given others, by the route that its result names.
+_SAMPLED = {
+    "gaussian": "what a line through the given columns says, plus the rest of another row,",
+    "residual": "what a regression on the given columns says, plus the rest of another row,",
+    "leaves": "the value of a row in the same leaf of a tree",
+    "knn": "the value of a near row",
+    "marginal": "the value of any row",
+}
 GIVEN_FEATURES = 10  # the most important ones; each is measured again for every set
 
 
@@ -199,15 +207,14 @@ def given(question: Question, before: Mapping[str, Any]) -> Part:
     """What is left of an importance once other features are known."""
     chosen = question.most_important(before.get("importance"), GIVEN_FEATURES)
     options = {"draws": question.draws, "features": question.only(chosen), **question.shared}
-    result, sampler = _drawn(question, options)
+    result, why = _relative(question, options)
     nothing, *sets = list(result)
     some = ""
     if len(chosen) < len(question.rows.features):
         some = f" Measured for the {len(chosen)} most important of {len(question.rows.features)} features."
     lead = paragraph(
         "Features that go together share what they tell the model. Here a feature gets values that fit what is given: "
-        "what is left of its importance is what it alone contributes." + some,
-        sampler,
+        "what is left of its importance is what it alone contributes." + some
     )
     picture = figures.figure(
         lambda ax: result.plot(ax=ax),
@@ -217,7 +224,7 @@ def given(question: Question, before: Mapping[str, Any]) -> Part:
     )
     tables, findings = [], []
     for one in sets:
-        tables.append(_change_table(result, nothing, one))
+        tables += [_change_table(result, nothing, one), _drawn(result[one], why)]
         findings += _change_findings(result, nothing, one)
     call = wording.call(
         "relative_importance",
@@ -227,12 +234,12 @@ def given(question: Question, before: Mapping[str, Any]) -> Part:
     return Part(result, join([lead, picture, *tables]), call, tuple(findings))
 
 
-def _drawn(question: Question, options: Mapping[str, Any]) -> tuple[RelativeImportance, str]:
-    """By the default sampler; among the rows of a tree's leaf, if it cannot draw these columns and nobody chose it."""
-    words = ""
+def _relative(question: Question, options: Mapping[str, Any]) -> tuple[RelativeImportance, str]:
+    """By the default sampler; where its line cannot be fitted and nobody asked for it, by the leaves of trees."""
+    why = ""
     try:
         found = relative_importance(question.model, question.X, question.y, given=question.given, **options)
-    except (TypeError, ValueError) as error:
+    except ValueError as error:  # columns that depend on each other, or more of them than rows
         if question.chose_sampler:
             raise
         leaves = dataclasses.replace(question.given, sampler="leaves")
@@ -240,9 +247,18 @@ def _drawn(question: Question, options: Mapping[str, Any]) -> tuple[RelativeImpo
             found = relative_importance(question.model, question.X, question.y, given=leaves, **options)
         except Exception:
             raise error from None  # what is wrong with both was wrong before
-        words = " Values come from rows in the same leaf of a tree: some columns have few values, or are no numbers."
+        why = f" The line that is the default could not be fitted: {error}."
     assert isinstance(found, RelativeImportance)
-    return found, words
+    return found, why
+
+
+def _drawn(result: Importance, why: str) -> Html:
+    """How values that fit what is given were drawn, for which features."""
+    by_route: dict[str, list[str]] = {}
+    for feature, route in zip(result.names, result.routes, strict=True):
+        by_route.setdefault(route, []).append(feature)
+    parts = [join([_SAMPLED.get(route, route), " for ", wording.names(few)]) for route, few in by_route.items()]
+    return paragraph("How values were drawn: ", join(parts, "; "), ".", why, class_="small")
 
 
 def _change_table(result: RelativeImportance, nothing: str, one: str) -> Html:
