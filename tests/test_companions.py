@@ -201,7 +201,8 @@ def test_draws_are_those_of_permutation_importance_and_routes_agree():
     X = rows(60)
     y = noisy(X)
     result = rl.interaction_importance(product, X, y, rng=3, draws=7)
-    own = rl.permutation_importance(product, X, y, rng=3, draws=7, features=[0, 1, 2, (0, 1)])
+    shifts = rl.Draws(7, design="shifts")  # all features share their donors, also with their pairs
+    own = rl.permutation_importance(product, X, y, rng=3, draws=shifts, features=[0, 1, 2, (0, 1)])
     np.testing.assert_allclose([result.first[0], result.second[0], result.second[1]], own.values[:3], rtol=1e-12)
     assert result.joint[0] == pytest.approx(own.values[3], rel=1e-12)
     model = GradientBoostingRegressor(n_estimators=10, random_state=0).fit(X, y)

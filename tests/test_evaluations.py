@@ -88,7 +88,8 @@ def test_metrics_of_all_pairs_take_every_shift(backend, block):
 @pytest.mark.parametrize("block", [None, 6, (4, 7)], ids=str)
 def test_draws_beyond_one_ordering(backend, block):
     model = Recorder(backend)
-    result = rl.permutation_importance(model, *numbered(backend), draws=25, rng=KEY, run=rl.Run(block=block))
+    shifts = rl.Draws(25, design="shifts")
+    result = rl.permutation_importance(model, *numbered(backend), draws=shifts, rng=KEY, run=rl.Run(block=block))
     assert_cells(model, result, plans.Shifts(N, 25, KEY), block)
 
 

@@ -26,7 +26,8 @@ RNG = np.random.default_rng(3)
 X, Y, LABELS = RNG.normal(size=(N, P)), RNG.normal(size=N), np.arange(N) % 2
 METHODS = {
     "pairs": (rl.model_reliance, {"compare": "difference", "run": rl.Run(block=(8, 7))}),
-    "shifts": (rl.permutation_importance, {"draws": 7, "run": rl.Run(block=(N, 4))}),
+    "shifts": (rl.permutation_importance, {"draws": rl.Draws(7, design="shifts"), "run": rl.Run(block=(N, 4))}),
+    "ranks": (rl.permutation_importance, {"draws": 7, "run": rl.Run(block=(N, 4))}),
     "resample": (rl.ablation_importance, {"draws": 7, "run": rl.Run(block=(N, 4))}),
     "chunks": (rl.permutation_importance, {"draws": 7, "run": rl.Run(block=(8, 4))}),
     "resample_chunks": (rl.ablation_importance, {"draws": 7, "run": rl.Run(block=(8, 4))}),
@@ -84,7 +85,7 @@ def test_one_compilation_for_a_tile_shape(name):
     measure(name, model, features=[0, (1, 2), tuple(range(5, P))])
     assert COMPILATIONS == []
     if "draws" in METHODS[name][1]:
-        measure(name, model, draws=9)
+        measure(name, model, draws=rl.Draws(9, design="shifts") if name == "shifts" else 9)
         assert COMPILATIONS == []
 
 
@@ -296,7 +297,8 @@ def test_float32_sums_do_not_drift(name):
         if name == "pairs":
             found = rl.model_reliance(model, x, y, compare="difference", loss="absolute_error", keep="rows")
         else:
-            found = rl.permutation_importance(model, x, y, draws=n - 1, loss="absolute_error", keep="rows")
+            shifts = rl.Draws(n - 1, design="shifts")
+            found = rl.permutation_importance(model, x, y, draws=shifts, loss="absolute_error", keep="rows")
     wide = host[:, 0].astype(np.float64)
     rows = (wide.sum() - wide) / (n - 1) - wide
     np.testing.assert_allclose(found.row_values[0], rows, rtol=0, atol=3e-7)

@@ -69,7 +69,7 @@ def narrow_loss(dtype):
 
 @pytest.mark.paired("dtype", "pairs", one_in=2)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("pairs", ["all", 11])
+@pytest.mark.parametrize("pairs", ["all", 12], ids=["all", "as many draws as rows"])
 def test_losses_of_any_dtype_are_subtracted_as_real_numbers(backend, dtype, pairs):
     if dtype in ("float16", "bfloat16") and not hasattr(backend.xp, dtype):
         pytest.skip("no such dtype")

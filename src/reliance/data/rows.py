@@ -98,7 +98,10 @@ class Rows:
         """``(n, g)`` on the host: the feature's own numbers, codes where it has none."""
         if self.inputs is not None:
             return self.inputs.values(feature)
-        return arrays.to_host(self.xp.concat([self.flat[:, run] for run in feature.runs], axis=1))
+        if arrays.is_mutable(self.xp):
+            return arrays.to_host(self.xp.concat([self.flat[:, run] for run in feature.runs], axis=1))
+        # JAX compiles for a shape: column by column, groups of any size need nothing new.
+        return np.stack([arrays.to_host(self.flat[:, column]) for column in feature.columns], axis=1)
 
     def take(self, ids: NDArray[np.int64]) -> Rows:
         """Some of the rows."""
