@@ -22,6 +22,7 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 html_theme = "pydata_sphinx_theme"
 html_title = "reliance"
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # the theme reports an error to the console of who never chose one
 html_sidebars = {"**": ["sidebar-nav-bs"]}
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "pygments_light_style": "tango"}
 
