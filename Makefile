@@ -1,5 +1,5 @@
 # Everything runs in .venv, which is made on first use: nothing but Python >= 3.11 and make is needed.
-#   make demo   measure a small model, print the table, write demo.png
+#   make demo   measure a small model, print the tables, write demo.png and the report demo.html
 #   make test   the test suite without the slow simulations
 # Use another interpreter with `make test PYTHON=python3.12`, other workers with `JOBS=4`, other tests with `ARGS="-k losses"`.
 
@@ -13,10 +13,10 @@ BIN    := $(VENV)/bin
 # of the files and takes from the other at the end: what JAX compiled for a file is compiled once.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-.PHONY: help demo test slow test-all lint types docs docs-examples bench clean
+.PHONY: help demo test slow test-all lint types docs docs-examples browser bench clean
 
 help:
-	@echo "make demo | test | slow | test-all | lint | types | docs | docs-examples | bench | clean"
+	@echo "make demo | test | slow | test-all | lint | types | docs | docs-examples | browser | bench | clean"
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py
@@ -47,6 +47,10 @@ docs: $(VENV)/.docs
 docs-examples: $(VENV)/.docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --noconftest tests/test_readme.py $(ARGS)
 
+# The report, and the pages of `make docs` if they are there, in Debian's chromium.
+browser: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_report_browser.py $(ARGS)
+
 bench: $(VENV)/.bench
 	$(BIN)/asv machine --yes
 	$(BIN)/asv run --python=same --quick --show-stderr $(ARGS)
@@ -58,7 +62,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/peers.py
 
 clean:
-	rm -rf $(VENV) .asv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist *.png examples/*.png
+	rm -rf $(VENV) .asv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist *.png *.html examples/*.png examples/*.html
 	rm -rf docs/_build docs/generated docs/auto_examples docs/sg_execution_times.rst
 
 # One stamp per extra: pip runs again only when pyproject.toml has changed.

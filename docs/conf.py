@@ -34,6 +34,7 @@ html_title = "reliance"
 html_static_path = ["_static"]
 html_css_files = ["reliance.css"]
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # the theme reports an error to the console of who never chose one
 html_sidebars = {"index": [], "**": ["sidebar-nav-bs"]}  # the home page stands in no section
 html_theme_options = {
     "show_toc_level": 2,

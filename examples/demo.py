@@ -11,7 +11,7 @@ intervals:
 4. model class reliance: between which bounds is the reliance of *every* good linear model?
 5. feature impact: how far do predictions move, whatever is true?
 
-It prints the answers and draws them in one figure::
+It prints the answers, draws them in one figure, and writes a report, one page with all of this to read::
 
     python examples/demo.py [demo.png]
 """
@@ -77,6 +77,9 @@ def main(picture: Path = Path("demo.png")) -> None:
     axes.flat[-1].set_visible(False)
     figure.savefig(picture, dpi=120, facecolor="white")
     print(f"\nWrote {picture}")
+    page = picture.with_suffix(".html")
+    rl.report(model, X_test, y_test, path=page, train=(X_train, y_train), names=names, rng=0)
+    print(f"Wrote {page}: open it in a browser")
 
 
 if __name__ == "__main__":

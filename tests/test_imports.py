@@ -32,15 +32,19 @@ LAYERS = (
     "rashomon",
     "refit",
     "sklearn",
+    "report",
+    "cli",
+    "__main__",
 )
 CORE = {"numpy", "scipy", "array_api_compat", "tqdm"}
 BACKENDS = {"torch", "jax", "jaxlib", "cupy", "array_api_strict", "dask"}
 HEAVY = ("torch", "jax", "cupy", "pandas", "sklearn", "matplotlib", "lightgbm", "xgboost")
 # arrays.py knows the backend, tracing.py how JAX compiles; models adapts torch modules and looks for their hooks; two
-# modules use the frameworks' gradients.
+# modules use the frameworks' gradients; the command line opens files of torch.
 KNOW_BACKENDS = {
     "_core.arrays",
     "_core.tracing",
+    "cli.models",
     "models.calling",
     "models.modules",
     "models.several_inputs",

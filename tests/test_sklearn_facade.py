@@ -264,3 +264,18 @@ def test_threads_have_a_replay_of_their_own() -> None:
         with parallel_backend("threading"):
             shared = permutation_importance(model, X, y, n_repeats=60, random_state=0, n_jobs=4)
         np.testing.assert_allclose(shared.importances, alone.importances, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("max_samples", [1.0, 0.5])
+def test_estimators_without_labels(max_samples) -> None:
+    """A density scores rows alone; scikit-learn's own function takes it for all rows only."""
+    from sklearn.mixture import GaussianMixture
+
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    rows[:30, 0] += 4.0
+    model = GaussianMixture(2, random_state=0).fit(rows)
+    found = permutation_importance(model, rows, None, random_state=0, max_samples=max_samples)
+    assert found.importances.shape == (3, 5)
+    if max_samples == 1.0:
+        expected = inspection.permutation_importance(model, rows, None, random_state=0).importances
+        np.testing.assert_allclose(found.importances, expected, rtol=1e-10)

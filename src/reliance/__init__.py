@@ -24,6 +24,7 @@ from reliance.refit.cross_validation import cross_validated_importance
 from reliance.refit.null import null_importance
 from reliance.refit.out_of_bag import out_of_bag_importance
 from reliance.refit.running import RefitError
+from reliance.report import Report, report
 from reliance.results.algorithm import AlgorithmReliance
 from reliance.results.base import load
 from reliance.results.comparisons import Delta, RelativeImportance
@@ -60,6 +61,7 @@ __all__ = [
     "NullImportance",
     "RefitError",
     "RelativeImportance",
+    "Report",
     "Results",
     "Run",
     "SplitComparison",
@@ -86,6 +88,7 @@ __all__ = [
     "permutation_importance",
     "plans",
     "relative_importance",
+    "report",
     "samplers",
     "sobol_first",
     "sobol_total",

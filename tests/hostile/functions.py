@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -192,6 +194,12 @@ def _local(X: Any, y: Any, model: Any = score, **options: Any) -> Any:
     return rl.local_importance(model, X, y, **options).values
 
 
+def _reported(X: Any, y: Any, model: Any = score, **options: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"draws": rl.Draws(N - 1, design="shifts"), "rng": KEY, "sections": ["importance"], **options}
+        return rl.report(model, X, y, path=Path(folder) / "audit.html", **options)["importance"].values
+
+
 def _bagged(X: Any, y: Any, model: Any = None, **options: Any) -> Any:
     forest = Bag() if model is None else model
     return rl.out_of_bag_importance(forest, X, y, **{"draws": 3, "rng": KEY, **options}).values
@@ -275,6 +283,7 @@ _LIST = [
         _plain(rl.permutation_importance, draws=N, rng=KEY),
         loops.differences,
     ),
+    Function("report", rl.report, _reported, loops.differences),
     Function("model_reliance", rl.model_reliance, _plain(rl.model_reliance), loops.ratios),
     Function(
         "conditional_model_reliance",

@@ -216,6 +216,8 @@ def _odd(function: Function) -> Iterator[Case]:
         for odd, value in values.items():
             if (function.name, odd) == ("null_importance", "10 bytes"):
                 continue  # it measures by a function of the caller's own, which needs no block
+            if (function.name, f"{option} {odd}") == ("report", "given none"):
+                continue  # all other features, the default
             yield Case(
                 function.name,
                 f"{option} {odd}",

@@ -116,6 +116,17 @@ METHODS: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
 ]
 
 
+def _report() -> Iterator[Case]:
+    def ask(section: Any) -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "audit.html"
+            return rl.report(score, X, Y, path=path, sections=["importance"], draws=3, rng=KEY)[section].values
+
+    yield Case("Report", "section", lambda: ask("importance"), Number(lambda: results()["Importance"].values))
+    for odd, section in {"other": "curves", "unknown": "all", "number": 0, "none": None}.items():
+        yield Case("Report", f"section {odd}", lambda section=section: ask(section), Refused(("section",), (KeyError,)))
+
+
 def _methods() -> Iterator[Case]:
     for method, argument, values, classes in METHODS:
         for name in classes:
@@ -302,6 +313,7 @@ def _refit_error() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
+    yield from _report()
     yield from _methods()
     yield from _round_trips()
     yield from _files()

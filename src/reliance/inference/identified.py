@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Collection, Sequence
 
 from reliance._core import arrays, checks
@@ -46,16 +44,7 @@ def warn(names: Collection[str], features: Sequence[Feature]) -> None:
 def without_errors(names: Collection[str], features: Sequence[Feature], found: Sequence[Summary]) -> list[Summary]:
     """The summaries, without errors over new data where a feature is not identified."""
     return [
-        dataclasses.replace(
-            summary,
-            std_error=math.nan,
-            skewness=math.nan,
-            monte_carlo_share=math.nan,
-            random_variable_error=math.nan,
-            row_error=math.nan,
-        )
-        if feature.name in names and summary.std_error == 0.0
-        else summary
+        summary.without_errors() if feature.name in names and summary.std_error == 0.0 else summary
         for feature, summary in zip(features, found, strict=True)
     ]
 

@@ -64,15 +64,14 @@ class Summary:
 
     def of_draws_alone(self, rows: int | None) -> Summary:
         """Without what rows say, of a metric that says nothing about them; ``rows``: of how many they are kept."""
+        unknown = None if rows is None else np.full(rows, math.nan)
+        return dataclasses.replace(self.without_errors(), row_values=unknown, unit_values=None)
+
+    def without_errors(self) -> Summary:
+        """The estimate, of which nothing is known over new data."""
+        nan = math.nan
         return dataclasses.replace(
-            self,
-            std_error=math.nan,
-            skewness=math.nan,
-            monte_carlo_share=math.nan,
-            random_variable_error=math.nan,
-            row_error=math.nan,
-            row_values=None if rows is None else np.full(rows, math.nan),
-            unit_values=None,
+            self, std_error=nan, skewness=nan, monte_carlo_share=nan, random_variable_error=nan, row_error=nan
         )
 
     def resting_on(self, support: Support, usual: int) -> Summary:

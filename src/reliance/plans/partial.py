@@ -37,10 +37,27 @@ class _NotLending:
 
 
 @dataclass(frozen=True, eq=False)
-class SomeRows(_NotLending, Drawn):
-    """Some rows of a plan of draws."""
+class _OfDraws(Drawn):
+    """A part of a plan of draws, whose donors stand where they stand in the whole."""
 
     plan: Plan
+
+    @property
+    def scale(self) -> float:
+        return self.plan.scale
+
+    @property
+    def ordering(self) -> Indices | None:
+        return self.plan.ordering
+
+    def held_bytes(self, features: int) -> int:
+        return self.plan.held_bytes(features)
+
+
+@dataclass(frozen=True, eq=False)
+class SomeRows(_NotLending, _OfDraws):
+    """Some rows of a plan of draws."""
+
     chosen: Indices
 
     @property
@@ -51,21 +68,9 @@ class SomeRows(_NotLending, Drawn):
     def draws(self) -> int:
         return self.plan.draws
 
-    @property
-    def scale(self) -> float:
-        return self.plan.scale
-
-    @property
-    def ordering(self) -> Indices | None:
-        """Where rows stand that lend: nothing is summed by it, so it may have more of them than are chosen."""
-        return self.plan.ordering
-
     def part(self, feature: Feature) -> Plan:
         own = self.plan.part(feature)
         return self if own is self.plan else SomeRows(own, self.chosen)
-
-    def held_bytes(self, features: int) -> int:
-        return self.plan.held_bytes(features)
 
     def cuts(self) -> tuple[int, ...]:
         return self.plan.cuts()
@@ -127,10 +132,9 @@ class SomeDonors(Rectangular):
 
 
 @dataclass(frozen=True, eq=False)
-class Later(Drawn):
+class Later(_OfDraws):
     """The draws of a plan from some draw on. Its sums are joined with those of the earlier ones, never used alone."""
 
-    plan: Plan
     start: int
 
     @property
@@ -145,20 +149,9 @@ class Later(Drawn):
     def draws(self) -> int:
         return self.plan.draws - self.start
 
-    @property
-    def scale(self) -> float:
-        return self.plan.scale
-
-    @property
-    def ordering(self) -> Indices | None:
-        return self.plan.ordering
-
     def part(self, feature: Feature) -> Plan:
         own = self.plan.part(feature)
         return self if own is self.plan else Later(own, self.start)
-
-    def held_bytes(self, features: int) -> int:
-        return self.plan.held_bytes(features)
 
     def _moved(self, columns: range) -> range:
         return range(columns.start + self.start, columns.stop + self.start)

@@ -254,7 +254,7 @@ def fitted(fit: FitLike, X: RowsLike, y: Array) -> ModelLike:
         registry.check(model, fit)
     if not callable(model) and not hasattr(model, "predict"):
         raise TypeError(
-            f"fit={name_of(fit)} returned {shown(model)}, which is not a model: return a function batch -> predictions, "
-            "a fitted estimator or a torch.nn.Module"
+            f"fit={name_of(fit)} returned {shown(model)}, which is not a model: return a function batch -> "
+            "predictions, a fitted estimator or a torch.nn.Module"
         )
     return model

@@ -55,20 +55,20 @@ class _Options(TypedDict, total=False):
 
 @overload
 def permutation_importance(
-    estimator: object, X: DataLike, y: DataLike, *, scoring: str | None = None, **options: Unpack[_Options]
+    estimator: object, X: DataLike, y: DataLike | None, *, scoring: str | None = None, **options: Unpack[_Options]
 ) -> Bunch: ...
 @overload
 def permutation_importance(
-    estimator: object, X: DataLike, y: DataLike, *, scoring: Several, **options: Unpack[_Options]
+    estimator: object, X: DataLike, y: DataLike | None, *, scoring: Several, **options: Unpack[_Options]
 ) -> dict[str, Bunch]: ...
 @overload
 def permutation_importance(
-    estimator: object, X: DataLike, y: DataLike, *, scoring: Callable[..., object], **options: Unpack[_Options]
+    estimator: object, X: DataLike, y: DataLike | None, *, scoring: Callable[..., object], **options: Unpack[_Options]
 ) -> Bunch | dict[str, Bunch]: ...
 def permutation_importance(
     estimator: object,
     X: DataLike,
-    y: DataLike,
+    y: DataLike | None,
     *,
     scoring: str | Callable[..., object] | Several | None = None,
     n_repeats: int = 5,
@@ -145,7 +145,7 @@ def permutation_importance(
     scorer = _checked_scorer(estimator, scoring)
     whole = samples == n
     part = rows.take(None if whole else replay.rows)
-    labels = y if whole else _safe_indexing(y, replay.rows, axis=0)
+    labels = y if whole or y is None else _safe_indexing(y, replay.rows, axis=0)
     weights = sample_weight if whole or sample_weight is None else _safe_indexing(sample_weight, replay.rows, axis=0)
     readings = scorers.read_all(scorer, estimator, part, labels, weights)
     if not (n_jobs is None or isinstance(n_jobs, int | np.integer)):

@@ -65,7 +65,7 @@ def named_scorers(scorer: object) -> dict[str, Scorer] | None:
     return dict(held) if isinstance(held, Mapping) else None
 
 
-def read_all(scorer: Scorer, estimator: object, rows: Rows, y: Sized, weights: object) -> dict[str, Reading]:
+def read_all(scorer: Scorer, estimator: object, rows: Rows, y: Sized | None, weights: object) -> dict[str, Reading]:
     """How each scorer is measured on these rows, by name; `SINGLE` is the name of a single one."""
     several = named_scorers(scorer)
     if several is not None:
@@ -76,16 +76,16 @@ def read_all(scorer: Scorer, estimator: object, rows: Rows, y: Sized, weights: o
     first = ask(scorer, estimator, rows.given, y, weights)
     names = first if isinstance(first, dict) else [SINGLE]
     remembered = _Remembered(lambda X: ask(scorer, estimator, rows.decode(X), y, weights))
-    return {name: Reading(ROWS, "raw", Metric(remembered.score(name), name=name), _places(y)) for name in names}
+    return {name: Reading(ROWS, "raw", Metric(remembered.score(name), name=name), _places(rows)) for name in names}
 
 
-def _read(name: str, scorer: Scorer, estimator: object, rows: Rows, y: Sized, weights: object) -> Reading:
+def _read(name: str, scorer: Scorer, estimator: object, rows: Rows, y: Sized | None, weights: object) -> Reading:
     function, response, options = _parts(scorer, estimator)
     if not response:
         remembered = _Remembered(lambda X: ask(scorer, estimator, rows.decode(X), y, weights))
-        return Reading(ROWS, "raw", Metric(remembered.score(SINGLE), name=name), _places(y))
+        return Reading(ROWS, "raw", Metric(remembered.score(SINGLE), name=name), _places(rows))
     known = None if options else _per_row(name, function, response, estimator, y)
-    return known or Reading(response, "raw", _scored(name, scorer, estimator, response, y, weights), _places(y))
+    return known or Reading(response, "raw", _scored(name, scorer, estimator, response, y, weights), _places(rows))
 
 
 def ask(scorer: Scorer, estimator: object, X: object, y: object, weights: object) -> Score:
@@ -111,8 +111,9 @@ class _Remembered:
         return value
 
 
-def _places(y: Sized) -> NDArray[np.int64]:
-    return np.arange(len(y))
+def _places(rows: Rows) -> NDArray[np.int64]:
+    """Numbers of the rows in the place of labels, which a scorer has itself, if there are any."""
+    return np.arange(len(rows.array))
 
 
 def _parts(scorer: Scorer, estimator: object) -> tuple[object, str, Mapping[str, object]]:
