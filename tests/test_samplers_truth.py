@@ -197,7 +197,7 @@ def test_what_it_is_for():
     X = np.column_stack([np.cos(2 * z[:, 0]) + 0.3 * rng.normal(size=400), z[:, 0]])
     y = np.cos(2 * z[:, 0]) + 0.1 * rng.normal(size=400)
     options = {"given": [1], "features": [0], "rng": 0}
-    with pytest.warns(UserWarning, match="features of no use may look important"):
+    with pytest.warns(UserWarning, match="useless features may look important"):
         believed = relative_importance(first, X, y, **options)
     assert believed.values[0] > 2 * relative_importance(first, X, y, sampler="knn", **options).values[0]
 

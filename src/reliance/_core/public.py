@@ -38,56 +38,59 @@ _FOREIGN = {
 # One text for each parameter that several functions share.
 PARAMETERS = {
     "model": """model : callable, scikit-learn estimator or torch.nn.Module
-        ``batch (m, *features) -> predictions (m, ...)`` on the namespace and device of ``X``.""",
+        The fitted model. A function takes rows ``(m, *features)`` and returns predictions ``(m, ...)``, as arrays of
+        the kind and on the device of ``X``.""",
     "X": """X : array (n, ...), table, or tuple or dict of arrays
-        NumPy, CuPy, JAX or torch; the work happens where it is. Nested lists are taken as NumPy. A table of pandas,
-        polars or pyarrow reaches the model as such a table. Several inputs are passed as ``model(*X)`` or
-        ``model(**X)``; a feature is one of them, ``(input, slice)`` or ``(input, mask)``.""",
+        The rows to measure on: a NumPy, CuPy, JAX or torch array, which stays where it is, or nested lists. A table of
+        pandas, polars or pyarrow reaches the model as such a table. Several inputs are passed as ``model(*X)`` or
+        ``model(**X)``; a feature is then one of them, ``(input, slice)`` or ``(input, mask)``.""",
     "y": """y : array (n, ...), optional
         Labels; not needed for ``loss="prediction_shift"``.""",
     "loss": """loss : str, callable, Metric or a list of these, optional
-        By default the one that fits the model: log loss for a classifier with probabilities, zero-one for one without,
-        squared error for a regressor or a function of numbers; ``result.why_loss`` says which of these it was.
-        Names are ``"squared_error"``, ``"absolute_error"``, ``"log_loss"`` (probabilities), ``"cross_entropy"``
-        (logits), ``"zero_one"``, ``"hinge"``, ``"huber"``, ``"pinball"``, ``"poisson_deviance"``,
+        What "worse" means. By default the one that fits the model: log loss for a classifier with probabilities,
+        zero-one for one without, squared error for a regressor or a function of numbers; ``result.why_loss`` says which
+        of these it was. Names are ``"squared_error"``, ``"absolute_error"``, ``"log_loss"`` (probabilities),
+        ``"cross_entropy"`` (logits), ``"zero_one"``, ``"hinge"``, ``"huber"``, ``"pinball"``, ``"poisson_deviance"``,
         ``"prediction_shift"``, and the metrics ``"auc"``, ``"r2"``, ``"rmse"``, ``"accuracy"`` (as 1 - AUC, 1 - R2,
-        RMSE, 1 - accuracy). A function ``loss(y, prediction) -> (m,)`` gives the loss of each row; a `Metric` is of
-        all rows together. A list evaluates the model once and gives a mapping of results.""",
+        RMSE, 1 - accuracy). A function ``loss(y, prediction) -> (m,)`` returns one loss per row; a `Metric` is of all
+        rows together. With a list the model is evaluated once, and the results come back as a mapping.""",
     "compare": """compare : {"difference", "ratio"}
-        Replaced risk minus, or over, the base risk.""",
+        Mean loss with the feature replaced minus, or divided by, the mean loss as it is.""",
     "features": """features : optional
-        What to measure: None for each column; a list of indices, names or tuples of them as groups; a mapping from
-        names to columns; an integer mask of the shape of a row for inputs of several dimensions.""",
+        What to measure: None for each column; a list of indices or names, with tuples of them as groups that are
+        replaced together; a mapping from names to columns; for rows of several dimensions an integer mask of the shape
+        of a row, one number for each group.""",
     "weights": """weights : array (n,), optional
-        Weights of the rows' losses. Donors count equally.""",
+        Weights of the rows' losses. As donors, all rows count equally.""",
     "rng": """rng : int, SeedSequence or Generator, optional
-        The same seed gives the same donors on every backend and at every block size. A Generator is consumed once.""",
+        A seed. The same seed gives the same donors on every backend and at every block size. A Generator is advanced
+        by one number.""",
     "run": """run : Run, optional
         How the work is done: ``rl.Run(memory="512MB")`` bounds what may be allocated, see `Run`.""",
     "progress": """progress : bool or callable
-        Show a bar, or call ``progress(done, total)``.""",
+        True shows a bar; a function is called as ``progress(done, total)``.""",
     "names": """names : sequence of str, optional
         Names of the columns.""",
     "pairs": """pairs : {"all", "halves"}, int or Draws
-        ``"all"``: the exact n(n-1) estimate, O(n) memory. ``"halves"``: after one random ordering, which ``rng``
-        fixes, the rows at places q and q + n/2 lend each other their feature; an odd last row is left out, with a
-        warning. An integer, or ``rl.Draws(K, design=...)``: each row borrows from K donors only.""",
+        Which donors a row borrows from. ``"all"``: every other row, exactly, with O(n) memory. ``"halves"``: rows are
+        matched at random (``rng``), and the two of a pair borrow from each other; an odd last row is left out, with a
+        warning. An integer, or ``rl.Draws(K, design=...)``: K donors.""",
     "route": """route : {"auto", "plain", "distinct", "trees", "linear", "first_layer"}
-        How all pairs are measured, always exactly. ``"plain"``: every pair by the model. ``"distinct"``: donors with
-        equal values once, n m evaluations for m distinct values. ``"trees"``: from the trees of an ensemble
-        (scikit-learn, LightGBM, XGBoost), which cannot tell donors between two thresholds apart. ``"linear"``: in
-        closed form, for linear models and squared error. ``"first_layer"``: without the first product of a model that
-        begins with an affine layer. ``"auto"``: for each feature the cheapest that applies. ``result.routes`` says
-        which it was; a forced route that does not apply is an error.""",
+        How all pairs are computed; the result is the same. ``"plain"``: the model is called for every pair.
+        ``"distinct"``: once for donors with equal values, n m evaluations for m distinct values. ``"trees"``: read from
+        the trees of an ensemble (scikit-learn, LightGBM, XGBoost), which cannot tell donors between two thresholds
+        apart. ``"linear"``: in closed form, for linear models and squared error. ``"first_layer"``: without the first
+        product of a model that begins with an affine layer. ``"auto"``: for each feature the cheapest that applies;
+        ``result.routes`` says which. A route that does not apply is an error.""",
     "fit": """fit : callable or scikit-learn estimator
-        ``fit(X, y) -> model`` for any number of columns, on arrays of the kind of ``X``; the model is anything that the
-        other methods take. An estimator is cloned for each fit.""",
+        The algorithm: ``fit(X, y) -> model`` for any number of columns, on arrays of the kind of ``X``; the model is
+        anything that the other methods take. An estimator is cloned for each fit.""",
     "cv": """cv : int, splitter, list of (train, test), or tuple (X_test, y_test)
-        What to measure on: a number of random folds (with an equal share of each class where the loss is one of
-        labels), those of an object with ``split(X, y)``, a list of pairs of row numbers, or a test set, arrays (m, p)
-        and (m, ...). For a splitter that needs groups, pass its pairs, ``list(splitter.split(X, y, groups))``.""",
+        What to measure on: a number of random folds (with an equal share of each class if the loss is one of labels),
+        those of an object with ``split(X, y)``, a list of pairs of row numbers, or a test set, arrays (m, p) and
+        (m, ...). For a splitter that needs groups, pass its pairs, ``list(splitter.split(X, y, groups))``.""",
     "model_class": """model_class : LinearClass, KernelClass, DifferentiableClass, FiniteClass, or another class
-        The models that are considered, under a loss of their own.""",
+        The models that are considered. Each class has its own loss.""",
     "epsilon": """epsilon : float
         How much worse than the reference a good model may be, at least 0: a share of the reference's risk, 0.05 for
         5%.""",
@@ -95,9 +98,9 @@ PARAMETERS = {
         False: epsilon is added to the reference's risk, in units of the loss of one row (the course notes add it to the
         sum of all losses).""",
     "reference": """reference : model or float, optional
-        The model of the class that others are compared with, or a risk. None: the class's best model.""",
+        The model of the class that others are compared with, or a risk. None: the best model of the class.""",
     "keep": """keep : str or sequence of str
-        ``"rows"`` keeps ``row_values`` (p, n).""",
+        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes.""",
 }
 
 
