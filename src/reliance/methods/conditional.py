@@ -141,7 +141,7 @@ def relative_importance(
     .. math:: RFI_j^G = E\, \ell(f(\tilde X_j^G, X_R), Y) - E\, \ell(f(X), Y), \qquad
               \tilde X_j^G \sim P(X_j | X_G), \quad \tilde X_j^G \perp (X_R, Y) \mid X_G
 
-    minus, or over, the base risk. G = {} is permutation importance, G = all other features conditional importance.
+    or the ratio of the two. G = {} is permutation importance, G = all other features conditional importance.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def relative_importance(
 
     Notes
     -----
-    What the numbers allow one to say (König et al.):
+    What you may conclude (König et al.):
 
     * Not zero: X_j depends on Y or on features outside G, given G, *and* the model uses X_j (Theorem 1).
     * RFI given G differs from RFI given G and N: X_j depends on N given G (Theorem 2).
@@ -174,8 +174,8 @@ def relative_importance(
     draws give the derivative); for ``leaves`` the strata are taken as they are; for the others the sampler is fitted
     again without each of 20 groups of rows, so a feature costs 21 times as many evaluations.
 
-    If what the line of ``gaussian`` leaves of a feature clearly depends on the given columns, its draws are wrong, and
-    a warning says which sampler to take instead.
+    If a straight line, which ``gaussian`` assumes, clearly does not fit a feature, a warning says which sampler to take
+    instead.
 
     References
     ----------
@@ -281,10 +281,10 @@ def conditional_model_reliance(
 
     Notes
     -----
-    1.1 says that the error would be 10% larger if the feature's unique information were damaged; 1 says that there is
-    none, or that the model does not use it. Residuals are exchanged between rows as if they were homogeneous: if their
-    spread or shape depends on the other columns, rows get values that do not occur there. Where least squares clearly
-    leaves such a dependence, a warning names the feature.
+    1.1 means that the error grows by 10% when what only this feature says is scrambled; 1 means that there is nothing
+    of that, or that the model does not use it. Residuals are exchanged between rows as if they were homogeneous: if
+    their spread or shape depends on the other columns, rows get values that do not occur there. Where they clearly do,
+    a warning names the feature.
 
     References
     ----------

@@ -62,7 +62,7 @@ def extrapolation_check(
     method : {"neighbours", "classifier"}
         "neighbours": distances to the nearest row that is neither the row itself nor its donor, columns divided by
         their standard deviations; for few columns. "classifier": how well a classifier tells replaced rows from real
-        ones; needs scikit-learn, works with many columns and takes a model fit a feature and fold.
+        ones; needs scikit-learn, works with many columns and fits a model per feature and fold.
     rows : int
         How many rows are replaced at most, chosen at random. "neighbours" compares each with all n; "classifier" takes
         as many other rows as they are, so it replaces at most n / 2.

@@ -55,7 +55,7 @@ def interaction_importance(
     .. math:: I(jk) - I(j) - I(k), \qquad I(g) = \text{risk with the features } g \text{ of other rows} - \text{risk}
 
     Below 0 the two need each other: what they do together is lost, and counted, with each of them alone. Above 0 each
-    can stand in for the other. Where the model adds up their effects and the features are independent it is 0. One run
+    can replace the other. Where the model adds up their effects and the features are independent it is 0. One run
     of the engine, with the same donors, measures all features and pairs, so the interval is that of the paired
     difference.
 
@@ -67,7 +67,7 @@ def interaction_importance(
     between : list of pairs of features, optional
         Pairs of names, or of column indices. None: every pair of the features.
     draws : int or "all"
-        Shifts of one random ordering, at least 3, as in `permutation_importance`; or all n(n-1) pairs of rows.
+        How many donors each row borrows from, at least 3, by shifts of one random ordering; or all n(n-1) pairs.
     loss : str, callable or Metric, optional
         One loss, by default the one that fits the model: log loss for a classifier with probabilities, zero-one for one
         without, squared error for a regressor or a function of numbers. Names and functions are those of

@@ -72,8 +72,8 @@ def local_importance(
     draws : "all", int or Draws
         All other rows as donors, or so many of them, those that `permutation_importance` draws for the same ``rng``.
     loss : optional
-        A per-row loss as in `ablation_importance`: by default squared error if there are labels, and otherwise the
-        prediction itself.
+        One loss per row. By default the one that fits the model if there are labels (log loss for a classifier with
+        probabilities, squared error for a regressor), and otherwise the prediction itself.
     center : bool
         False, for linear models without labels: the contribution b_j x_ij, which says how far a value moves the
         prediction from that at 0 instead of from the mean.

@@ -91,7 +91,7 @@ def out_of_bag_importance(
 ) -> Importance | Results[Importance]:
     r"""Importance of a forest or bagged ensemble, on the training rows that each of its members left out.
 
-    Every tree t is measured on the rows O_t that its bootstrap sample left out, a feature being shifted among them:
+    Tree t is measured on the rows O_t that its bootstrap sample left out; these exchange a feature's values:
 
     .. math:: I_j = \frac{1}{B} \sum_{t=1}^{B} \frac{1}{|O_t| K} \sum_{i \in O_t} \sum_{k=1}^{K}
               \ell(f_t(x_i \text{ with feature } j \text{ of } x_{d_t(i,k)}), y_i) - \ell(f_t(x_i), y_i)
