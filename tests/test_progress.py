@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
 import reliance as rl
+from reliance.engine import evaluation
 
 N = 40
 X = np.random.default_rng(0).normal(size=(N, 3))
@@ -81,3 +83,28 @@ def test_ctrl_c_stops_within_one_block() -> None:
         [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True, env=dict(os.environ)
     )
     assert done.stdout.strip() in ("interrupted after 5", "interrupted after 6")
+
+
+@pytest.mark.parametrize("name", ["permutation", "auto", "all", "relative", "conditional"])
+def test_a_very_large_run_is_announced_with_its_duration(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    method, options = METHODS[name]
+    monkeypatch.setattr(evaluation, "LARGE", 100)
+    with pytest.warns(UserWarning, match=r"called with \S+ rows, about \d+ \w+ at the speed.*draws=16 or pairs=16"):
+        method(model, X, Y, **options)
+
+
+def test_tables_that_need_no_model_are_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    monkeypatch.setattr(evaluation, "LARGE", 100)
+    trees = GradientBoostingRegressor(n_estimators=3).fit(X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert set(rl.model_reliance(trees, X, Y).routes) <= {"trees", "unused"}
+
+
+@pytest.mark.parametrize(
+    "seconds, words", [(0.4, "0 seconds"), (90, "90 seconds"), (600, "10 minutes"), (9000, "2 hours"), (3e6, "35 days")]
+)
+def test_durations_in_words(seconds: float, words: str) -> None:
+    assert evaluation.spoken(seconds) == words

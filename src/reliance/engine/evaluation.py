@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
+from reliance._core.checks import warn
 from reliance._core.kinds import Array
 from reliance._core.progress import Progress, Reporter, reporting
 from reliance._core.streams import Indices
@@ -27,6 +29,8 @@ from reliance.losses.functions import Loss, row_losses
 from reliance.plans import Plan
 
 Floats = NDArray[np.float64]
+# Rows that a model is called with before anything is said about it.
+LARGE = 10**9
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,17 +46,32 @@ class Evaluation:
         Calls the model, and knows with how many rows that works.
     advance : Reporter
         Of the rows that are done.
+    seconds : float
+        What the base pass took: nothing depends on it but a warning.
     """
 
     problem: Problem
     base: Base
     call: Caller
     advance: Reporter
+    seconds: float = 0.0
 
     @property
     def key(self) -> int:
         """Of the random numbers."""
         return self.problem.key
+
+    def expect(self, cells: int, called: int | None = None) -> None:
+        """So many cells are to come, and so many rows for the model (all of them): said before it takes days."""
+        self.advance.expect(cells)
+        rows = cells if called is None else called
+        if rows > LARGE:
+            estimate = rows * self.seconds / self.problem.n
+            warn(
+                f"the model is to be called with {rows:.1e} rows, about {spoken(estimate)} at the speed of the rows as "
+                "they are: draws=16 or pairs=16 take a small part of them, with an interval that is hardly wider; "
+                "progress=True shows how far it is"
+            )
 
     def measure(self, plan: Plan, features: tuple[Feature, ...] | None = None) -> Evaluated:
         """The moments of some features, by default all, under a plan."""
@@ -139,6 +158,14 @@ class Evaluation:
             yield dataclasses.replace(self, advance=advance)
 
 
+def spoken(seconds: float) -> str:
+    """A duration in words."""
+    for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 2.0 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
 @contextmanager
 def evaluating(problem: Problem, progress: Progress = False, probed: bool = True) -> Iterator[Evaluation]:
     """The evaluation of a problem, for as long as the model has to be in its evaluation mode.
@@ -146,8 +173,9 @@ def evaluating(problem: Problem, progress: Progress = False, probed: bool = True
     ``probed``: some rows are predicted a second time, in another batch, to see what rounding does to them.
     """
     with _session(problem), reporting(progress) as advance:
-        call = Caller(problem.model, call_rows(problem))
-        yield Evaluation(problem, base_pass(problem, call, probed), call, advance)
+        call, started = Caller(problem.model, call_rows(problem)), time.perf_counter()
+        base = base_pass(problem, call, probed)
+        yield Evaluation(problem, base, call, advance, time.perf_counter() - started)
 
 
 @contextmanager

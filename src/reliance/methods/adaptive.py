@@ -127,7 +127,7 @@ def measure_until(
         base = evaluation.base
         base_risks(evaluation, compare)
         while True:
-            evaluation.advance.expect(len(problem.features) * problem.n * (count - done))
+            evaluation.expect(len(problem.features) * problem.n * (count - done))
             plan = plan_of(count)
             run = evaluation.measure(Later(plan, done))
             moments = {

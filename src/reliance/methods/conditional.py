@@ -328,7 +328,7 @@ def _measure(
 ) -> dict[str, RelativeImportance]:
     """All features given all sets, for each loss by name."""
     with evaluating(problem, progress) as evaluation:
-        evaluation.advance.expect(len(sets) * len(problem.features) * plan.n * plan.columns)
+        evaluation.expect(len(sets) * len(problem.features) * plan.n * plan.columns)
         base_risks(evaluation, compare)
         check = misfit.Check(known.matrix if training is None else training)
         study = Study(evaluation, known, training, sampler, plan, compare, check)
