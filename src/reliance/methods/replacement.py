@@ -150,11 +150,11 @@ def permutation_importance(
     .. math:: \frac{1}{nK} \sum_{k=1}^{K} \sum_{i=1}^{n}
               \ell(f(x_i \text{ with feature } j \text{ of } x_{d(i,k)}), y_i)
 
-    minus, or over, the base risk, where every draw d(., k) is a permutation of the rows. By default the draws are *by
-    ranks*: donors, the rows that values are borrowed from, are sorted by the feature, and every row borrows once from
-    each of K stretches of that order. That leaves 4 to 40 times less noise than K random permutations, without bias:
-    values change little from seed to seed. A row may meet itself; changes are scaled by n/(n-1), so that the mean over
-    the n(n-1) pairs of different rows is what is estimated, as in `model_reliance`.
+    minus, or divided by, the mean loss as it is, where every draw d(., k) is a permutation of the rows. By default the
+    draws are *by ranks*: donors, the rows that values are borrowed from, are sorted by the feature, and every row
+    borrows once from each of K stretches of that order. That leaves 4 to 40 times less noise than K random
+    permutations, without bias: values change little from seed to seed. A row may meet itself; changes are scaled by
+    n/(n-1), so that the mean over the n(n-1) pairs of different rows is what is estimated, as in `model_reliance`.
 
     Parameters
     ----------
