@@ -163,10 +163,10 @@ def shifted_risk(
 
 
 def ranked_donors(values: Array, draws: int, key: int) -> Indices:
-    """Who lends to whom if donors are sorted by a feature and every row borrows once from each stretch of that order.
+    """Which row lends to which if donors are sorted by a feature and every row borrows once from each stretch.
 
-    These are the donors of `reliance.permutation_importance` for a feature with these values and this key. They are made on the
-    host; move them to the device once and pass them to `lent_risk`.
+    These are the donors of `reliance.permutation_importance` for a feature with these values and this key. They are
+    made on the host; move them to the device once and pass them to `lent_risk`.
 
     Parameters
     ----------
