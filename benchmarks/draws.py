@@ -1,7 +1,7 @@
 """Draws by ranks against independent permutations and shifts: noise, widths and time, each a ratio.
 
     python benchmarks/draws.py             everything, a few minutes
-    python benchmarks/draws.py noise       one part: noise, weekly, widths, time
+    python benchmarks/draws.py noise       one part: noise, weekly, widths, shares, conditional, time
 
 Noise is measured on tables of all n^2 changes of the loss, so that hundreds of seeds cost no predictions. The variance
 of independent permutations is Hoeffding's, exact; that of ranks is a mean square over seeds.
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import reliance as rl
 from reliance import plans
 from reliance._core import streams
 from reliance.data.features import Feature
@@ -25,25 +25,12 @@ from reliance.methods import measuring
 from reliance.plans import orderings
 
 sys.path.insert(0, str(Path(__file__).parent))  # also when asv imports this file as part of a package
-from common import SEED, alternate, report
+from common import alternate, report
+from draw_problems import Case, cases, models, rows, table
 
 DRAWS = (5, 10, 20, 64)
 GOALS = {5: 3.5, 10: 7.0, 20: 15.0, 64: 30.0}
 FEATURE = Feature("x", (0,))
-
-
-@dataclass(frozen=True)
-class Case:
-    """A model's losses (n, n), row i with the feature of row k, and the values (n, g) that donors are sorted by."""
-
-    name: str
-    values: np.ndarray
-    losses: np.ndarray
-    numeric: bool = True
-
-    @property
-    def changes(self) -> np.ndarray:
-        return self.losses - np.diag(self.losses)[:, None]
 
 
 def donors(values: np.ndarray, draws: int, key: int) -> np.ndarray:
@@ -67,69 +54,6 @@ def independent(changes: np.ndarray, draws: int) -> float:
     e = changes * n / (n - 1)
     e = e - e.mean(axis=0) - e.mean(axis=1)[:, None] + e.mean()
     return float((e**2).sum() / (n - 1) / n**2 / draws)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Models
-
-
-def rows(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """A Gaussian, a uniform, a heavy-tailed and a categorical column, and two Gaussian ones that interact."""
-    rng = np.random.default_rng(SEED)
-    X = rng.normal(size=(n, 6))
-    X[:, 1], X[:, 2], X[:, 3] = 4 * rng.random(n), np.exp(X[:, 2]), rng.integers(0, 6, size=n)
-    level = np.array([0.0, 2.0, -1.0, 1.0, 0.5, -2.0])[X[:, 3].astype(int)]
-    y = X[:, 0] * (1 + np.sin(2 * X[:, 1])) + 0.5 * X[:, 2] + level + X[:, 4] * X[:, 5] + rng.normal(size=n)
-    return X, y
-
-
-def table(predict: Callable[[np.ndarray], np.ndarray], X: np.ndarray, columns: list[int]) -> np.ndarray:
-    """``(n, n)``: the prediction of row i with these columns of row k."""
-    n = len(X)
-    found = np.empty((n, n))
-    for start in range(0, n, 50):
-        block = np.repeat(X[start : start + 50], n, axis=0)
-        block[:, columns] = np.tile(X[:, columns], (len(block) // n, 1))
-        found[start : start + 50] = predict(block).reshape(-1, n)
-    return found
-
-
-def models(X: np.ndarray, y: np.ndarray) -> dict[str, tuple[Any, str]]:
-    from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
-    from sklearn.linear_model import LinearRegression, LogisticRegression
-    from sklearn.neural_network import MLPRegressor
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    network = MLPRegressor(hidden_layer_sizes=(32, 32), max_iter=300, random_state=0)
-    return {
-        "linear": (LinearRegression().fit(X, y), "squared"),
-        "logistic": (LogisticRegression(max_iter=1000).fit(X, y > np.median(y)), "log"),
-        "MLP": (make_pipeline(StandardScaler(), network).fit(X, y), "squared"),
-        "boosted": (HistGradientBoostingRegressor(max_iter=60, random_state=0).fit(X, y), "squared"),
-        "forest": (RandomForestRegressor(n_estimators=30, min_samples_leaf=3, random_state=0).fit(X, y), "squared"),
-    }
-
-
-COLUMNS = {"Gaussian": [0], "uniform": [1], "heavy-tailed": [2], "categorical": [3], "a pair": [4, 5]}
-
-
-def cases(n: int) -> list[Case]:
-    X, y = rows(1000 + n)
-    fitted, (X, own) = models(X[:1000], y[:1000]), (X[1000:], y[1000:])
-    label = own > np.median(y[:1000])
-    found = []
-    for name, (model, loss) in fitted.items():
-        for kind, columns in COLUMNS.items():
-            if loss == "log":
-                p = np.clip(table(lambda Z, m=model: m.predict_proba(Z)[:, 1], X, columns), 1e-12, 1 - 1e-12)
-                losses = -np.where(label[:, None], np.log(p), np.log1p(-p))
-            else:
-                losses = (table(model.predict, X, columns) - own[:, None]) ** 2
-            if np.ptp(losses, axis=1).max() > 0.0:
-                numeric = kind not in ("categorical", "a pair")
-                found.append(Case(f"{name}, {kind}", X[:, columns], losses, numeric))
-    return found
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -202,20 +126,83 @@ def _measured(model: Any, X: np.ndarray, y: np.ndarray, draws: int, key: int, ra
     return measuring.measure(problem, plan, "difference", "permutation_importance")
 
 
-def widths(n: int = 400, seeds: int = 5) -> None:
-    """Widths of fixed-data intervals over those of shifts."""
-    X, y = rows(1000 + n)
-    fitted = models(X[:1000], y[:1000])
-    for k in (5, 8, 20):
-        ratios = []
-        for name in ("linear", "MLP", "boosted"):
-            for key in range(seeds):
-                ours, theirs = (_measured(fitted[name][0], X[1000:], y[1000:], k, key, r) for r in (True, False))
-                ratios.append(ours.fixed_data_error / theirs.fixed_data_error)
-        goal = "<= 0.7" if k >= 8 else "-"
+def _looked_up(case: Case, draws: int, key: int, design: str) -> rl.Importance:
+    predict, X = case.lookup()
+    how = rl.Draws(draws, design=design)
+    return rl.permutation_importance(predict, X, np.zeros(len(X)), draws=how, loss=_prediction, features=[1], rng=key)
+
+
+def _prediction(y: np.ndarray, prediction: np.ndarray) -> np.ndarray:
+    return prediction
+
+
+def widths(n: int = 200, keys: int = 100, problems: int = 40) -> None:
+    """Fixed-data intervals of many problems: how often they hold the value of all pairs, and widths over shifts."""
+    known = [case for seed in (1, 2) for case in cases(n, seed)][:problems]
+    for k in (3, 5, 8, 16, 20):
+        inside, ratios, safety = [], [], []
+        for case in known:
+            ours = [_looked_up(case, k, key, "ranks") for key in range(keys)]
+            theirs = [_looked_up(case, k, key, "shifts").fixed_data_error[0] for key in range(max(keys // 4, 1))]
+            ends = np.asarray([result.interval(formulation="fixed-data")[0] for result in ours])
+            errors = np.asarray([result.fixed_data_error[0] for result in ours])
+            wrong = np.asarray([result.values[0] for result in ours]) - case.exact
+            inside.append(np.mean((ends[:, 0] <= case.exact) & (case.exact <= ends[:, 1])))
+            ratios.append(np.median(errors) / np.median(theirs))
+            safety.append(np.mean(errors**2) / np.mean(wrong**2))
+        detail = f"median {np.median(inside):.1%}, {len(known)} problems, n={n}"
         report(
-            f"width of fixed-data intervals over shifts, {k} draws, median", float(np.median(ratios)), goal, f"n={n}"
+            f"fixed-data intervals, {k} draws: covered in the worst problem", float(np.min(inside)), ">= 0.9", detail
         )
+        detail = f"estimated over true variance: least {np.min(safety):.2f}, median {np.median(safety):.1f}"
+        goal = "<= 0.7" if k >= 8 else "-"
+        report(f"fixed-data intervals, {k} draws: width over shifts, median", float(np.median(ratios)), goal, detail)
+
+
+def shares(n: int = 600, seeds: int = 60) -> None:
+    """Which part of the variance of an estimate is left to the draws, by their number: true, and as reported."""
+    known = cases(n)
+    errors = {case.name: _looked_up(case, 24, 0, "ranks").std_error[0] for case in known}
+    for k in (4, 8, 12, 16, 24):
+        true = [independent(case.changes, k) / gain(case, k, seeds) / errors[case.name] ** 2 for case in known]
+        random = [independent(case.changes, k) / errors[case.name] ** 2 for case in known]
+        told = [_looked_up(case, k, 1, "ranks").monte_carlo_share[0] for case in known]
+        detail = f"worst {np.max(true):.1%}, reported {np.median(told):.1%}; independent permutations "
+        detail += f"{np.median(random):.1%}, worst {np.max(random):.1%}; {len(known)} columns of models, n={n}"
+        report(f"share of {k} draws in the variance, per cent, median", 100 * float(np.median(true)), "-", detail)
+
+
+def conditional(n: int = 300, seeds: int = 60) -> None:
+    """The noise of shifts over that of ranks of residuals, for one column given the rest."""
+    X, y = rows(1000 + n)
+    X = X[:, [0, 1, 4, 5]]
+    X[:, 0] += 0.7 * X[:, 2] + 0.3 * X[:, 1]
+    fitted = models(X[:1000], y[:1000], ["linear", "MLP", "boosted"])
+    for method in ("gaussian", "residual", "conditional reliance"):
+        for k in (5, 10, 20):
+            ratios = {}
+            for name, (model, _) in fitted.items():
+                noises = {}
+                for design in ("shifts", "ranks"):
+                    how = rl.Draws(k, design=design)
+                    found = [_given_rest(method, model, X[1000:], y[1000:], how, key) for key in range(seeds)]
+                    noises[design] = np.var(found, ddof=1)
+                ratios[name] = float(noises["shifts"] / noises["ranks"])
+            detail = ", ".join(f"{name} {ratio:.1f}" for name, ratio in ratios.items()) + f", n={n}"
+            report(f"noise of shifts over ranks, {method}, {k} draws, least", min(ratios.values()), "> 1", detail)
+
+
+def _given_rest(method: str, model: Any, X: np.ndarray, y: np.ndarray, how: rl.Draws, key: int) -> float:
+    common = {"features": [0], "loss": _mean_square(), "compare": "difference", "rng": key}
+    if method == "conditional reliance":
+        return float(rl.conditional_model_reliance(model, X, y, pairs=how, **common).values[0])
+    given = rl.Given("rest", sampler=method)
+    return float(rl.relative_importance(model, X, y, given=given, draws=how, **common).values[0])
+
+
+def _mean_square() -> rl.Metric:
+    """Squared error without an error of its own: a sampler's part in it would take more time than the draws."""
+    return rl.Metric(lambda y, prediction: np.mean((y - prediction) ** 2), name="mean square")
 
 
 def time(n: int = 20_000, draws: int = 8, repeats: int = 5) -> None:
@@ -229,7 +216,14 @@ def time(n: int = 20_000, draws: int = 8, repeats: int = 5) -> None:
         report(f"time over shifts, {name}, n={n}, {draws} draws", ours / theirs, goal, f"{ours:.2f} s / {theirs:.2f} s")
 
 
-PARTS: dict[str, Callable[[], None]] = {"noise": noise, "weekly": weekly, "widths": widths, "time": time}
+PARTS: dict[str, Callable[[], None]] = {
+    "noise": noise,
+    "weekly": weekly,
+    "widths": widths,
+    "shares": shares,
+    "conditional": conditional,
+    "time": time,
+}
 
 
 def main(chosen: list[str]) -> None:

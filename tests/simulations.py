@@ -166,7 +166,9 @@ class Design(NamedTuple):
 
 
 DESIGNS = {
-    **{f"shifts-{k}": Design(rl.permutation_importance, {"draws": k}) for k in (3, 5, 20)},
+    # The default design, and the one before it.
+    **{f"ranks-{k}": Design(rl.permutation_importance, {"draws": k}) for k in (3, 5, 16)},
+    **{f"shifts-{k}": Design(rl.permutation_importance, {"draws": rl.Draws(k, design="shifts")}) for k in (3, 20)},
     "pairs": Design(rl.model_reliance, {"pairs": "all"}),
     **{f"iid-{k}": Design(rl.ablation_importance, {"draws": k}) for k in (5, 10)},
 }
@@ -248,18 +250,24 @@ def seed_of(*words: object) -> np.random.Generator:
 
 
 def simulate(
-    name: str, design: str, weighted: bool, replicates: int, losses: tuple[str, ...] | None = None, part: int = 0
+    name: str,
+    design: str,
+    weighted: bool,
+    replicates: int,
+    losses: tuple[str, ...] | None = None,
+    part: int = 0,
+    n: int = N,
 ) -> Iterator[tuple[tuple[str, str, str], Floats]]:
     """Yields for each (loss, compare, feature) the columns value, standard error, lower, upper, p-value."""
     simulation, chosen = SIMULATIONS[name], DESIGNS[design]
     losses = simulation.losses if losses is None else losses
-    rng = seed_of(name, design, weighted, part)
+    rng = seed_of(name, design, weighted, part, *(() if n == N else (n,)))
     rows: dict[tuple[str, str, str], list[tuple[float, ...]]] = {}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*very skewed")  # a few of thousands of data sets are
         for _ in range(replicates):
-            X, y = simulation.draw(rng, N)
-            weights, key = weights_of(rng, weighted), int(rng.integers(2**62))
+            X, y = simulation.draw(rng, n)
+            weights, key = weights_of(rng, weighted, n), int(rng.integers(2**62))
             for (loss, compare), result in replicate(simulation, chosen, X, y, weights, key, losses).items():
                 bounds, p = result.interval(0.95), result.test(adjust="none").p_value
                 for j, feature in enumerate(simulation.features):
@@ -281,8 +289,10 @@ def summarise(name: str, design: str, weighted: bool, found: dict[tuple[str, str
     return cells
 
 
-def cells(name: str, design: str, weighted: bool, replicates: int, losses: tuple[str, ...] | None = None) -> list[Cell]:
-    return summarise(name, design, weighted, dict(simulate(name, design, weighted, replicates, losses)))
+def cells(
+    name: str, design: str, weighted: bool, replicates: int, losses: tuple[str, ...] | None = None, n: int = N
+) -> list[Cell]:
+    return summarise(name, design, weighted, dict(simulate(name, design, weighted, replicates, losses, n=n)))
 
 
 def formulations(draws: int, replicates: int) -> dict[str, float]:
@@ -305,9 +315,9 @@ def formulations(draws: int, replicates: int) -> dict[str, float]:
 # The tables of docs/intervals.md
 
 
-def _part(job: tuple[str, str, bool, int, int]) -> dict[tuple[str, str, str], Floats]:
-    name, design, weighted, replicates, part = job
-    return dict(simulate(name, design, weighted, replicates, part=part))
+def _part(job: tuple[str, str, bool, int, int, int]) -> dict[tuple[str, str, str], Floats]:
+    name, design, weighted, replicates, part, n = job
+    return dict(simulate(name, design, weighted, replicates, part=part, n=n))
 
 
 def table(cells: list[Cell], quantity: str) -> Iterator[str]:
@@ -328,6 +338,8 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=2000)
     parser.add_argument("--only", nargs="*", default=list(SIMULATIONS), choices=list(SIMULATIONS))
     parser.add_argument("--designs", nargs="*", default=list(DESIGNS), choices=list(DESIGNS))
+    parser.add_argument("--rows", type=int, default=N)
+    parser.add_argument("--processes", type=int, default=None)
     parser.add_argument("--weighted", action="store_true")
     parser.add_argument("--formulations", action="store_true", help="compare the three formulations instead")
     given = parser.parse_args()
@@ -336,10 +348,11 @@ def main() -> None:
             print(f"K = {draws}:", formulations(draws, given.replicates))
         return
     parts, found = 8, []
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(given.processes) as pool:
         for name in given.only:
             for design in given.designs:
-                jobs = [(name, design, given.weighted, given.replicates // parts, 1 + part) for part in range(parts)]
+                options = (given.weighted, given.replicates // parts)
+                jobs = [(name, design, *options, 1 + part, given.rows) for part in range(parts)]
                 answers = list(pool.map(_part, jobs))
                 joined = {where: np.concatenate([answer[where] for answer in answers]) for where in answers[0]}
                 found += summarise(name, design, given.weighted, joined)

@@ -110,7 +110,9 @@ def test_draws_run_small(capsys: pytest.CaptureFixture[str]) -> None:
     draws = load("draws")
     draws.noise(n=70, seeds=3)
     draws.weekly(seeds=2)
-    draws.widths(n=60, seeds=1)
+    draws.widths(n=60, keys=2, problems=3)
+    draws.shares(n=60, seeds=2)
+    draws.conditional(n=60, seeds=3)
     draws.time(n=100, draws=3, repeats=1)
     printed = capsys.readouterr().out
     assert all(f"{k} draws" in printed for k in draws.DRAWS)

@@ -156,6 +156,15 @@ def test_lognormal_features(design: str, weighted: bool) -> None:
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("design", [design for design in DESIGNS if design.startswith("ranks")])
+@pytest.mark.parametrize("name", ["linear", "overfitted", "correlated", "logistic"])
+def test_a_hundred_rows(name: str, design: str) -> None:
+    """The default design with half of the rows."""
+    found = complaints(simulations.cells(name, design, False, REPLICATES, n=100))
+    assert not found, "\n".join(found)
+
+
 @pytest.mark.parametrize("compare", COMPARES)
 @pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weighted"])
 @pytest.mark.parametrize("design", DESIGNS)

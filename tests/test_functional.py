@@ -89,6 +89,46 @@ def test_shifted_risk(backend, data, columns):
 
 
 @pytest.mark.parametrize("columns", COLUMNS, ids=str)
+def test_lent_risk(backend, data, columns):
+    x, y, host, labels = data
+    donors = np.random.default_rng(3).integers(0, N, size=(N, 4))
+    expected = np.mean([cell(host, labels, i, donors[i, k], columns) for i in range(N) for k in range(4)])
+    for given in (donors, donors.tolist(), backend.asarray(donors.astype(np.int32))):
+        found = functional.lent_risk(model, x, y, columns, given)
+        assert found.shape == ()
+        backend.assert_close(arrays.to_host(found), expected)
+
+
+@pytest.mark.parametrize("columns", [2, (0, 3)], ids=str)
+def test_ranked_donors_are_those_of_the_method(backend, data, columns):
+    """Permutations, the same on every backend; with them the risk is that of `permutation_importance`."""
+    x, y, host, labels = data
+    chosen = [columns] if isinstance(columns, int) else list(columns)
+    values = x[:, columns] if isinstance(columns, int) else x[:, 0::3]  # columns 0 and 3
+    donors = functional.ranked_donors(values, 3, key=5)
+    assert donors.dtype == np.int64
+    np.testing.assert_array_equal(donors, functional.ranked_donors(host[:, chosen], 3, key=5))
+    np.testing.assert_array_equal(np.sort(donors, axis=0), np.tile(np.arange(N)[:, None], 3))
+    expected = np.mean([cell(host, labels, i, donors[i, k], columns) for i in range(N) for k in range(3)])
+    base = np.mean([cell(host, labels, i, i, columns) for i in range(N)])
+    measured = rl.permutation_importance(model, x, y, draws=3, features=[columns], rng=5)
+    by_hand = functional.ranked_donors(values, 3, measured.key)
+    again = np.mean([cell(host, labels, i, by_hand[i, k], columns) for i in range(N) for k in range(3)])
+    backend.assert_close(measured.values, [(again - base) * N / (N - 1)], 10)
+    backend.assert_close(arrays.to_host(functional.lent_risk(model, x, y, columns, donors)), expected)
+
+
+def test_ranked_donors_take_one_of_each_stretch():
+    """Twelve values, three stretches of four: each row meets each stretch once, and missing values are the last."""
+    values = np.random.default_rng(0).permutation(12).astype(np.float64)
+    stretch = values.astype(int) // 4
+    values[values >= 8] = np.nan
+    for key in range(5):
+        met = stretch[functional.ranked_donors(values, 3, key)]
+        np.testing.assert_array_equal(np.sort(met, axis=1), np.tile([0, 1, 2], (12, 1)))
+
+
+@pytest.mark.parametrize("columns", COLUMNS, ids=str)
 def test_pairwise_risk(backend, data, columns):
     x, y, host, labels = data
     expected = np.mean([cell(host, labels, i, k, columns) for i, k in itertools.permutations(range(N), 2)])
@@ -157,6 +197,10 @@ def test_pieces_make_the_interval(backend, data, compare):
         (lambda: functional.pairwise_risk(model, X, Y, 0, loss="auc"), "whole-set metric"),
         (lambda: functional.base_risk(model, X, Y, loss="nonsense"), "nonsense"),
         (lambda: functional.switched_losses(model, X, Y, 0, X[:3]), "values has shape"),
+        (lambda: functional.lent_risk(model, X, Y, 0, np.zeros(N, dtype=int)), r"donors has shape \(7,\)"),
+        (lambda: functional.lent_risk(model, X, Y, 0, np.zeros((N, 2))), "donors has dtype float64"),
+        (lambda: functional.ranked_donors(X[:1], 3, 0), "values has shape"),
+        (lambda: functional.ranked_donors(X[:, 0], 0, 0), "draws=0"),
     ],
 )
 def test_mistakes(call, message):
@@ -167,6 +211,7 @@ def test_mistakes(call, message):
 # ---------------------------------------------------------------------------------------------------------------------
 # Gradients, and what they keep in memory
 
+DONORS = functional.ranked_donors(X[:, [1, 3]], 3, key=1)
 START = {"w": RNG.normal(size=(4, 3)), "v": RNG.normal(size=3), "X": X, "y": Y}
 
 
@@ -176,7 +221,11 @@ def network(parameters, xp):
 
 def objective(values, xp, block, loss, function=functional.pairwise_risk):
     """A risk as a function of parameters, inputs and labels."""
-    extra = {"block": block} if function is functional.pairwise_risk else {"shifts": [1, 3]}
+    extra = {
+        functional.pairwise_risk: {"block": block},
+        functional.shifted_risk: {"shifts": [1, 3]},
+        functional.lent_risk: {"donors": DONORS},
+    }[function]
     y = values["y"] if loss == "squared_error" else xp.asarray(np.arange(N) % 2)
     return function(network(values, xp), values["X"], y, (1, 3), loss=loss, **extra)
 
@@ -228,9 +277,10 @@ def test_torch_gradient(slopes, block):
     assert_slopes(found, expected)
 
 
-def test_shifted_risk_has_gradients():
+@pytest.mark.parametrize("function", [functional.shifted_risk, functional.lent_risk])
+def test_risks_of_some_pairs_have_gradients(function):
     torch = pytest.importorskip("torch")
-    arguments = (None, "squared_error", functional.shifted_risk)
+    arguments = (None, "squared_error", function)
     expected = finite_differences(lambda v: objective(v, np, *arguments), START)
     given = {name: torch.tensor(value, requires_grad=True) for name, value in START.items()}
     objective(given, torch, *arguments).backward()
@@ -298,3 +348,26 @@ def test_jit_and_vmap(x64):
         np.testing.assert_allclose(jitted(given), expected, rtol=1e-13 if x64 else 1e-6)
         both = jax.vmap(jitted)(jax.tree.map(lambda a: jax.numpy.stack([a, a]), given))
         np.testing.assert_allclose(both, [expected] * 2, rtol=1e-13 if x64 else 1e-6)
+
+
+def test_donors_are_an_operand():
+    """Other donors need no new compilation, and the gradient is that of finite differences."""
+    jax = pytest.importorskip("jax")
+    traced = []
+
+    @jax.jit
+    def slope(values, donors):
+        traced.append(1)
+        network_of = network(values, jax.numpy)
+        risk_of = lambda x: functional.lent_risk(network_of, x, values["y"], (1, 3), donors)  # noqa: E731
+        return jax.grad(risk_of)(values["X"])
+
+    with jax.enable_x64(True):
+        given = {name: jax.numpy.asarray(value) for name, value in START.items()}
+        for key in (1, 2):
+            donors = functional.ranked_donors(X[:, [1, 3]], 3, key)
+            expected = finite_differences(
+                lambda v, donors=donors: functional.lent_risk(network(START, np), v["X"], Y, (1, 3), donors), {"X": X}
+            )
+            np.testing.assert_allclose(slope(given, jax.numpy.asarray(donors)), expected["X"], rtol=1e-6, atol=1e-8)
+    assert len(traced) == 1

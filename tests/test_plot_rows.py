@@ -213,7 +213,7 @@ def test_groups_of_a_mask_are_where_they_are_in_the_picture():
         ({"shape": (1, 2)}, ValueError, r"shape=\(1, 2\) has no pixels 'x2', 'x3'"),
         ({"shape": (2, 2), "names": list("abcd")}, ValueError, "pass the names that were measured"),
         ({"mask": np.zeros((2, 2))}, ValueError, "give integers"),
-        ({"mask": "mask.png"}, TypeError, "mask='mask.png' is no array"),
+        ({"mask": "mask.png"}, TypeError, "mask='mask.png' is not an array"),
         ({"mask": np.zeros((2, 2), int)}, ValueError, "mask has no group 'x0', 'x1', 'x2' and 1 more"),
         ({"mask": np.zeros((2, 2), int), "names": list("abcd")}, ValueError, "leave one out"),
     ],

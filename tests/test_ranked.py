@@ -112,6 +112,23 @@ def test_a_row_borrows_from_each_stretch_once(draws: int, cycles: bool) -> None:
     assert min(met) == draws if draws <= 10 else np.mean(met) > 0.9 * draws
 
 
+@pytest.mark.parametrize(
+    "n, draws, cycles", [(25, 8, False), (24, 8, False), (30, 16, True), (32, 16, True), (9, 7, False)]
+)
+def test_rows_that_miss_a_stretch_are_counted(n: int, draws: int, cycles: bool) -> None:
+    """By loops over rows, draws and stretches; nothing is missed in one cycle if n is a multiple of the draws."""
+    plan = ranked(np.arange(n), draws, 4, cycles)
+    places, total = donors_of(plan), 0.0
+    for i in range(n):
+        for s in range(draws):
+            first, end = s * n // draws, (s + 1) * n // draws
+            met = sum(first <= place < end for place in places[i])
+            total += (met - draws * (end - first) / n) ** 2
+    assert plan.windows.uneven(draws) == pytest.approx(total / n)
+    assert (total == 0.0) == (n % draws == 0 and not cycles)
+    assert total <= 2 * draws**2
+
+
 def test_as_many_draws_as_rows_are_all_pairs() -> None:
     donors = donors_of(ranked(np.random.default_rng(0).normal(size=23), 23, 1).part(ANY))
     assert np.array_equal(np.sort(donors, axis=1), np.tile(np.arange(23), (23, 1)))

@@ -57,11 +57,15 @@ def test_population_intervals_cover(n: int, draws: int, compare: str, cycles: bo
     assert 0.035 - slack < rejected / replicates < 0.065 + slack
 
 
-@pytest.mark.parametrize("draws, cycles", [(3, False), (5, False), (8, False), (20, False), (16, True)])
+@pytest.mark.parametrize("draws, cycles", [(3, False), (5, False), (8, False), (16, False), (20, False), (16, True)])
 def test_fixed_data_intervals_cover(draws: int, cycles: bool) -> None:
-    """90 to 100% of 300 keys, and from 8 draws on at most 0.7 as wide as those of shifts."""
+    """90 to 100% of 300 keys, and from 8 draws on at most 0.7 as wide as those of shifts.
+
+    200 is no multiple of 16: some rows meet a stretch twice, which is most of the noise of a smooth, bounded column.
+    """
     n, rng = 200, np.random.default_rng(draws)
     X = rng.normal(size=(n, 3))
+    X[:, 0] = 4.0 * rng.random(n) - 2.0
     X[:, 1] = np.round(X[:, 1])
     y = X @ TRUE + rng.normal(size=n)
     exact = measuring.measure(prepare(model, X, y, rng=0), plans.Pairs(n), "difference", "x").values

@@ -106,7 +106,11 @@ SETUPS = {
     "normal": Setup(ALL, {"sampler": Gaussian("normal")}),
     "gaussian, trained": Setup(ALL, {"sampler": "gaussian"}, trained=True),
     "normal, trained": Setup(ALL, {"sampler": Gaussian("normal")}, trained=True),
-    "conditional reliance": Setup(ALL, {}),
+    "gaussian, 5 draws": Setup(ALL, {"sampler": "gaussian", "draws": 5}),
+    "gaussian, shifts": Setup(ALL, {"sampler": "gaussian", "draws": rl.Draws(16, design="shifts")}),
+    "conditional reliance": Setup(ALL, {"pairs": "all"}),
+    "conditional reliance, 5 draws": Setup(ALL, {"pairs": 5}),
+    "conditional reliance, 16 draws": Setup(ALL, {"pairs": 16}),
     "leaves": Setup(STRATA, {"sampler": Leaves("exact")}),
     "residual, OLS": Setup(ALL, {"sampler": Residual(OLS())}),
     "residual, kernel ridge": Setup(ALL, {"sampler": "residual"}),
@@ -116,12 +120,10 @@ SETUPS = {
 
 def measure(setup: Setup, X: Floats, y: Floats, training: Floats | None, key: int) -> rl.Importance:
     common = {"features": [0], "compare": "difference", "rng": key}
-    if not setup.options:
-        return rl.conditional_model_reliance(setup.world.model, X, y, **common)
-    fit_on = None if training is None else (training, None)
-    return relative_importance(
-        setup.world.model, X, y, given=rl.Given(setup.world.given, fit_on=fit_on), **setup.options, **common
-    )
+    if "pairs" in setup.options:
+        return rl.conditional_model_reliance(setup.world.model, X, y, **setup.options, **common)
+    fitted = {} if training is None else {"fit_on": (training, None)}
+    return relative_importance(setup.world.model, X, y, given=setup.world.given, **fitted, **setup.options, **common)
 
 
 class Cell(NamedTuple):
@@ -188,10 +190,20 @@ def complaints(cell: Cell, coverage: tuple[float, float] = COVERAGE, size: tuple
 # Intervals and tests
 
 
+# Draws are by ranks of the residuals unless a name says otherwise.
+EVALUATED = ["conditional reliance", "conditional reliance, 16 draws", "normal", "gaussian", "leaves"]
+
+
 @pytest.mark.parametrize("n", [500, 200])
-@pytest.mark.parametrize("name", ["conditional reliance", "normal", "gaussian", "leaves"])
+@pytest.mark.parametrize("name", EVALUATED)
 def test_fitted_on_the_evaluated_rows(name: str, n: int) -> None:
     found = complaints(simulate(name, n, REPLICATES))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", ["gaussian, 5 draws", "conditional reliance, 5 draws", "gaussian, shifts"])
+def test_few_draws_and_shifts(name: str) -> None:
+    found = complaints(simulate(name, 200, REPLICATES))
     assert not found, "\n".join(found)
 
 

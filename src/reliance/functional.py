@@ -13,23 +13,30 @@ import numpy as np
 
 from reliance._core import arrays
 from reliance._core.arrays import device, namespace
+from reliance._core.checks import check_draws
 from reliance._core.kinds import Array, HostArray
+from reliance._core.streams import Indices
 from reliance._core.words import shown
+from reliance.data.features import Feature
 from reliance.data.passed import LossLike
 from reliance.engine import kernels
 from reliance.engine.kernels import Predict
 from reliance.inference.variance import hull, skewness
 from reliance.losses import functions as losses
 from reliance.losses.functions import Loss, Metric
+from reliance.plans.orderings import Orders
+from reliance.plans.ranked import Ranked
 from reliance.plans.variances import pairs_variance
 
 __all__ = [
     "PairMoments",
     "base_risk",
     "hull",
+    "lent_risk",
     "pairs_variance",
     "pairwise_moments",
     "pairwise_risk",
+    "ranked_donors",
     "shifted_risk",
     "skewness",
     "switched_losses",
@@ -153,6 +160,85 @@ def shifted_risk(
     donors = (_rows(X)[:, None] + steps) % X.shape[0]
     block = kernels.switched_rows(flat, _rows(X), donors, _mask(flat, _positions(columns, flat.shape[1])))
     return xp.mean(_block_losses(model, X, y, block, steps.shape[0], loss))
+
+
+def ranked_donors(values: Array, draws: int, key: int) -> Indices:
+    """Which row lends to which if donors are sorted by a feature and every row borrows once from each stretch.
+
+    These are the donors of `reliance.permutation_importance` for a feature with these values and this key. They are
+    made on the host; move them to the device once and pass them to `lent_risk`.
+
+    Parameters
+    ----------
+    values : array (n,) or (n, g)
+        One column, or the g columns of a group. One is sorted by value, equal values in random order, missing ones
+        last; two or three columns by a k-d tree, more along a Morton curve.
+    draws : int
+        K, how many donors each row has.
+    key : int
+        The same key gives the same donors on every backend.
+
+    Returns
+    -------
+    numpy.ndarray (n, K) of int64
+        Each column is a permutation of the rows. A row may be its own donor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values = np.array([5.0, 1.0, 4.0, 2.0, 3.0, 0.0])
+    >>> donors = ranked_donors(values, 2, key=0)
+    >>> np.sort(values[donors] >= 3.0, axis=1).tolist()  # each row: one of the smaller values, one of the larger
+    [[False, True], [False, True], [False, True], [False, True], [False, True], [False, True]]
+    """
+    host = arrays.to_host(values) if arrays.is_array(values) else np.asarray(values)
+    if host.ndim not in (1, 2) or host.shape[0] < 2 or host.size == 0:
+        raise ValueError(f"values has shape {tuple(host.shape)}: pass (n,) or (n, g), with at least two rows")
+    n, columns = int(host.shape[0]), host.reshape(host.shape[0], -1)
+    plan = Ranked(n, check_draws(draws), key, Orders(n, key, lambda feature: columns))
+    return plan.part(Feature("values", tuple(range(columns.shape[1])))).donors(range(n), range(plan.draws))
+
+
+def lent_risk(
+    model: Predict, X: Array, y: Array, columns: Columns, donors: Array, *, loss: LossLike = "squared_error"
+) -> Array:
+    """Mean loss when row i takes some columns from each of its donors.
+
+    If a row may be its own donor, as in `ranked_donors`, a change of the risk is n/(n-1) times as large as the mean
+    over other rows: ``(lent_risk(...) - base_risk(...)) * n / (n - 1)`` is unbiased for that of `pairwise_risk`.
+
+    Parameters
+    ----------
+    columns : int or sequence of int
+        Positions among the flattened features of a row.
+    donors : integer array (n, K)
+        Row numbers. As an array of the namespace and device of ``X`` they are an operand: other donors need no new
+        compilation.
+
+    Returns
+    -------
+    array ()
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0.0, 1.0, 3.0])
+    >>> float(lent_risk(lambda X: X[:, 0], X, y, 0, np.array([[1], [2], [0]])))  # (1 + 4 + 9) / 3
+    4.666666666666667
+    """
+    xp, n = namespace(X), X.shape[0]
+    if arrays.is_array(donors) and namespace(donors) is xp and xp.isdtype(donors.dtype, "integral"):
+        lenders = xp.astype(donors, arrays.index_dtype(xp), copy=False)
+    else:
+        host = arrays.to_host(donors) if arrays.is_array(donors) else np.asarray(donors)
+        if host.dtype.kind not in "iu":
+            raise ValueError(f"donors has dtype {host.dtype}: pass row numbers, as integers")
+        lenders = _index(host.astype(np.int64), X)
+    if lenders.ndim != 2 or lenders.shape[0] != n or lenders.shape[1] == 0:
+        raise ValueError(f"donors has shape {tuple(lenders.shape)}: for {n} rows it must be ({n}, K)")
+    flat = xp.reshape(X, (n, -1))
+    block = kernels.switched_rows(flat, _rows(X), lenders, _mask(flat, _positions(columns, flat.shape[1])))
+    return xp.mean(_block_losses(model, X, y, block, lenders.shape[1], loss))
 
 
 def pairwise_risk(

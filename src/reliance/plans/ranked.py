@@ -261,4 +261,5 @@ class OfFeature(Drawn):
         size = 1.0 - signs**2
         told = size > 0.0
         contrasts = np.where(told, left / np.sqrt(np.where(told, size, 1.0)), 0.0)
-        return float(variances.ranked_monte_carlo(contrasts, effects, self.draws, self.draws % windows.count))
+        broken, uneven = self.draws % windows.count, windows.uneven(self.draws)
+        return float(variances.ranked_monte_carlo(contrasts, effects, self.draws, broken, uneven))

@@ -116,12 +116,14 @@ class RankedEffects(NamedTuple):
     """What ranks tell about the donors and the noise, q = 1/K; arrays ``(n,)`` by row, the rest 0-d.
 
     ``donors``: b, their effects. ``kept``: the same without what is noise in them. ``within``: W, the variance of h
-    within rows. ``noise``: nu, the variance of the noise of b. ``within_windows``: Var b_w, that of b within windows.
+    within rows; ``apart``: the same without what windows differ by for all rows. ``noise``: nu, the variance of the
+    noise of b. ``within_windows``: Var b_w, that of b within windows.
     """
 
     donors: Array
     kept: Array
     within: Array
+    apart: Array
     noise: Array
     within_windows: Array
 
@@ -136,7 +138,7 @@ def ranked_effects(r: Array, between: Array, inside: Array, total: Array, draws:
     xp = namespace(r, between, inside)
     n, q, nothing = r.shape[0], 1.0 / draws, _scalar(r, 0.0)
     within = xp.maximum((total - draws * xp.sum(r**2)) / (n * draws), nothing)
-    apart = within - xp.mean(between**2)
+    apart = xp.maximum(within - xp.mean(between**2), nothing)
     spread = xp.sum(inside**2) / (n - windows) if n > windows else nothing
     noise = xp.maximum(((1.0 - q + q**2) * apart - spread) / (1.0 - q) ** 2, nothing)
     most = spread / (1.0 - q) ** 2
@@ -145,18 +147,23 @@ def ranked_effects(r: Array, between: Array, inside: Array, total: Array, draws:
     safe = xp.where(most > 0.0, most, xp.ones_like(most))
     keep = xp.where(most > 0.0, xp.maximum(1.0 - nu / safe, nothing), nothing)
     single = inside / (1.0 - q)
-    return RankedEffects(between + single, between + keep * single, within, nu, own)
+    return RankedEffects(between + single, between + keep * single, within, apart, nu, own)
 
 
-def ranked_monte_carlo(contrasts: Array, effects: RankedEffects, draws: int, left: int = 0) -> Array:
+def ranked_monte_carlo(
+    contrasts: Array, effects: RankedEffects, draws: int, left: int = 0, uneven: float = 0.0
+) -> Array:
     """N times the variance over the draws alone of K >= 2 draws by ranks, on the safe side.
 
     ``contrasts (n,)``: T, for each row the sum of its changes with signs that alternate between windows, of mean square
     1. What a row's mean has of chance, T has, too, and besides it only what such signs leave of a smooth curve.
     ``left``: draws of a cycle that is not complete, which do not meet all windows: counted as if they were independent.
+    So are those that some rows have too many of one window and too few of another, if n is no multiple of K:
+    ``uneven`` is their sum of squares in a row, on average. Which rows these are is chance, and T does not see it.
     """
     xp = namespace(contrasts)
-    return xp.minimum((_spread2(contrasts) + left * effects.within) / draws**2, effects.within / draws)
+    chance = _spread2(contrasts) + left * effects.within + uneven * effects.apart
+    return xp.minimum(chance / draws**2, effects.within / draws)
 
 
 def ranked_variance(r: Array, effects: RankedEffects, monte_carlo: Array, draws: int) -> Variance:

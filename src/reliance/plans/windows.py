@@ -17,6 +17,8 @@ from reliance._core import streams
 from reliance._core.streams import Indices
 
 Floats = NDArray[np.float64]
+# Cells of a table of rows and stretches that is made; larger ones are bounded.
+_COUNTED = 2**20
 
 
 def radical_inverse(j: int) -> float:
@@ -166,6 +168,35 @@ class Windows:
         for k in range(draws):
             total += np.roll(self.signs(k), -self.shift(k))
         return total[self.position]
+
+    def uneven(self, draws: int) -> float:
+        """How unevenly rows meet the stretches of so many draws: 0 in one cycle if n is a multiple of them.
+
+        The squared differences between how often a row borrows from a stretch and its share of the places, summed over
+        the stretches and averaged over rows. In a plan that grows, of its first J 2^p draws, and in proportion of the
+        rest. Of large tables, where it is next to nothing, a bound: two rows of each stretch meet half of them twice.
+        """
+        whole = draws // self.count
+        if whole == 0 or self.n <= draws:
+            return 0.0
+        last: tuple[int, float] | None = self.__dict__.get("_last_uneven")
+        if last is None or last[0] != draws:
+            stretches = self.count << (whole.bit_length() - 1)
+            last = (draws, self._made_uneven(stretches) * whole * self.count / stretches)
+            self.__dict__["_last_uneven"] = last
+        return last[1]
+
+    def _made_uneven(self, stretches: int) -> float:
+        if self.n % stretches == 0 and stretches == self.count:
+            return 0.0
+        if self.n * stretches > _COUNTED:
+            return 2.0 * stretches**2 / self.n
+        bounds = np.arange(stretches + 1, dtype=np.int64) * self.n // stretches
+        stretch = np.repeat(np.arange(stretches), np.diff(bounds))
+        met = np.zeros((self.n, stretches))
+        for k in range(stretches):
+            met[np.arange(self.n), stretch[self.places(k)]] += 1.0
+        return float(np.sum((met - stretches * np.diff(bounds) / self.n) ** 2) / self.n)
 
     def means(self, v: Floats) -> Floats:
         """``(n,)``: the mean of each place's window."""
