@@ -66,23 +66,26 @@ def test_a_ranking_is_settled_or_cannot_be() -> None:
     assert twins.stopped in ("rows", "all pairs")
 
 
-def test_a_budget_ends_it_and_counts_every_row() -> None:
+@pytest.mark.parametrize("design", ["ranks", "shifts", "permutations"])
+def test_a_budget_ends_it_and_counts_every_row(design: str) -> None:
+    """A model so rough, and useless, that much is left to the draws also by ranks."""
     X, y = data(300)
     calls: list[int] = []
 
     def counting(X: Any) -> Any:
         calls.append(len(X))
-        return X @ BETA
+        return np.sin(200.0 * X).sum(axis=1)
 
     budget = 300 + 8 * 4 * 300
-    found = rl.permutation_importance(counting, X, y, draws=rl.Until(precision=1e-4, budget=budget), rng=0)
+    goal = rl.Until(precision=1e-4, budget=budget, design=design)
+    found = rl.permutation_importance(counting, X, y, draws=goal, rng=0)
     assert (found.stopped, found.draws_per_row) == ("budget", 8)
     assert sum(calls) == budget + 127  # and one batch of unchanged rows once more, which is no evaluation
 
 
 def test_few_rows_end_at_all_pairs() -> None:
     X, y = data(6, noise=0.1)
-    found = rl.permutation_importance(model, X, y, draws=rl.Until(precision=1e-9), rng=0)
+    found = rl.permutation_importance(model, X, y, draws=rl.Until(precision=1e-9, design="shifts"), rng=0)
     assert found.stopped == "all pairs"
     exact = rl.model_reliance(model, X, y, compare="difference", route="plain")
     np.testing.assert_allclose(found.values, exact.values, rtol=1e-10, atol=1e-12)
