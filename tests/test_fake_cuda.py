@@ -137,7 +137,7 @@ def mlp(width=P, outputs=1, dtype=torch.float32):
 METHODS = {
     "pairs": (rl.model_reliance, {"compare": "difference", "route": "plain"}),
     "halves": (rl.model_reliance, {"pairs": "halves"}),
-    "shifts": (rl.permutation_importance, {"draws": K}),
+    "shifts": (rl.permutation_importance, {"draws": rl.Draws(K, design="shifts")}),
     "resample": (rl.ablation_importance, {"draws": K}),
 }
 OPTIONS = {
