@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 import oracles
 import reliance as rl
-from methods import KEY, METHODS, assert_result, donor_table, tables
+from methods import KEY, METHODS, SHIFTS, assert_result, donor_table, tables
 from oracles import CASES
 from reliance import plans
 
@@ -104,8 +104,9 @@ def test_choice_and_order_of_features(method, chosen):
 @pytest.mark.parametrize("function", [rl.ablation_importance, rl.permutation_importance])
 def test_the_first_of_twice_as_many_draws(function, draws):
     X, y = CASE.data(n=10, seed=5)
-    few = function(CASE.formula, X, y, draws=draws, rng=KEY)
-    many = function(CASE.formula, X, y, draws=2 * draws, rng=KEY)
+    how = int if function is rl.ablation_importance else SHIFTS  # ranks: see test_ranked_methods.py
+    few = function(CASE.formula, X, y, draws=how(draws), rng=KEY)
+    many = function(CASE.formula, X, y, draws=how(2 * draws), rng=KEY)
     np.testing.assert_allclose(many.draws[:, :draws], few.draws, rtol=1e-12)
 
 
@@ -232,7 +233,7 @@ def test_any_shape_and_dtype(dtype, method, data):
     def model(x):
         return x[..., 0].astype(np.float64) - 2.0 * x[..., -1].astype(np.float64)
 
-    options = {} if method == "all" else {"draws": draws}
+    options = {"all": {}, "ablation": {"draws": draws}, "permutation": {"draws": SHIFTS(draws)}}[method]
     result = METHODS[method](model, X, y, run=rl.Run(block=block), compare="difference", keep="rows", **options)
     makers = {"all": plans.Pairs, "ablation": plans.Resample, "permutation": plans.Shifts}
     donors, mask = donor_table(makers[method](n) if method == "all" else makers[method](n, draws, KEY))
