@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from methods import KEY, METHODS, donor_table
+from methods import KEY, METHODS, SHIFTS, donor_table
 from reliance import plans
 from reliance._core.arrays import to_host
 
@@ -88,7 +88,7 @@ def test_metrics_of_all_pairs_take_every_shift(backend, block):
 @pytest.mark.parametrize("block", [None, 6, (4, 7)], ids=str)
 def test_draws_beyond_one_ordering(backend, block):
     model = Recorder(backend)
-    result = rl.permutation_importance(model, *numbered(backend), draws=25, rng=KEY, run=rl.Run(block=block))
+    result = rl.permutation_importance(model, *numbered(backend), draws=SHIFTS(25), rng=KEY, run=rl.Run(block=block))
     assert_cells(model, result, plans.Shifts(N, 25, KEY), block)
 
 
