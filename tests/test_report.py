@@ -251,11 +251,10 @@ def test_names_stay_text(tmp_path: Path) -> None:
     path = tmp_path / "<b>&'.html"
 
     def odd(X: Any) -> Any:
-        warnings.warn("<img src=x onerror=alert(3)>", UserWarning, stacklevel=1)
         return plane(X)
 
     odd.__qualname__ = "</h1><script>alert(2)</script>"
-    with pytest.warns(UserWarning, match="onerror"):
+    with pytest.warns(UserWarning, match="onerror"):  # of names, in what the library warns about
         found = rl.report(
             odd, X, y, path=path, names=HOSTILE, train=(X + 1, y), given={"<i>two</i>": [0, 1]}, draws=3, rng=0
         )
@@ -265,7 +264,7 @@ def test_names_stay_text(tmp_path: Path) -> None:
     (table,) = report_pages.tables(report_pages.section(page, "importance"))
     assert set(table.numbers) == set(HOSTILE)
     assert "</h1><script>alert(2)</script>" in page.all("header")[0].text
-    assert "<img src=x onerror=alert(3)>" in report_pages.section(page, "warnings").text
+    assert HOSTILE[0] in report_pages.section(page, "warnings").text
     alternatives = " ".join(image["alt"] for image in page.all("img"))
     assert all(name in alternatives for name in HOSTILE[:2])
     assert "Given <i>two</i>" in page.text

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -27,8 +29,30 @@ def check_choice(value: object, choices: Sequence[str], name: str) -> str:
     return value
 
 
+# Where warnings of this package go, if somebody collects them; in the thread or task that does alone.
+_COLLECTED: ContextVar[list[str] | None] = ContextVar("reliance_warnings", default=None)
+
+
+@contextmanager
+def collecting() -> Iterator[list[str]]:
+    """A list of what this package warns about meanwhile, which nobody else hears.
+
+    Not by a filter of the interpreter's warnings, which would be that of all threads.
+    """
+    found: list[str] = []
+    token = _COLLECTED.set(found)
+    try:
+        yield found
+    finally:
+        _COLLECTED.reset(token)
+
+
 def warn(message: str) -> None:
     """A UserWarning at the line outside of this package that led here, however deep the calls within it are."""
+    collected = _COLLECTED.get()
+    if collected is not None:
+        collected.append(message)
+        return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "reliance":
         frame, level = frame.f_back, level + 1

@@ -6,7 +6,6 @@ and both compute the sums with the pure functions of `reliance.engine.kernels`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ import numpy as np
 
 from reliance._core import arrays, tracing
 from reliance._core.arrays import Array
+from reliance._core.checks import warn
 from reliance.data.features import Feature
 from reliance.engine import kernels
 from reliance.engine.kernels import Lending, Part, Predict
@@ -99,11 +99,7 @@ class Caller:
     def _warn_untraceable(self, error: Exception) -> None:
         self.traceable = False
         reason = str(error).strip().split("\n")[0]
-        warnings.warn(
-            f"model {name_of(self.model.source)} cannot be traced by JAX and runs eagerly, which is slower: {reason}",
-            UserWarning,
-            stacklevel=2,
-        )
+        warn(f"model {name_of(self.model.source)} cannot be traced by JAX and runs eagerly, which is slower: {reason}")
 
 
 def _bind(function: Callable[..., Any], context: Context, predict: Predict) -> Callable[..., Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from reliance._core.checks import warn
 from reliance._core.words import shown
 from reliance.engine.reductions import Moments
 from reliance.inference.freedom import FEWEST, Support
@@ -287,10 +287,9 @@ def test(
     if method != "sign-flip":
         return row_test(rows - null, method, alternative)
     if draws_per_row > 1:
-        warnings.warn(
+        warn(
             f"method='sign-flip' takes the rows' values for symmetric under the null, which means of {draws_per_row} "
-            "draws are not: use method='t', or measure with draws=1",
-            stacklevel=3,
+            "draws are not: use method='t', or measure with draws=1"
         )
     return sign_flip_test(rows - null, alternative, key)
 
@@ -303,10 +302,9 @@ def _needed_draws(draws: Floats | None, family: int) -> Floats:
         )
     needed = math.ceil(family / 0.05) - 1
     if draws.shape[1] < needed:
-        warnings.warn(
+        warn(
             f"the smallest p-value of the rank test is 1/(K+1) = 1/{draws.shape[1] + 1}: for {family} tests together "
-            f"at level 0.05 take at least {needed} draws",
-            stacklevel=4,
+            f"at level 0.05 take at least {needed} draws"
         )
     return draws
 

@@ -14,8 +14,8 @@ from reliance._core.words import shown
 from reliance.data.rows import Rows
 from reliance.plans import Plan
 
-# Multiples of 8 are best. 16 leave about 1% of the variance of a usual interval to the draws; 8 have less noise than 20
-# random permutations. See docs/stability.md.
+# Multiples of 8 are best. 16 leave 0.2% of the variance of an estimate to the draws, and 1.7% in the worst column that
+# was measured; 8 leave 1 and 6%. See docs/stability.md, and `benchmarks/draws.py shares`.
 DEFAULT = 16
 
 

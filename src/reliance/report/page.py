@@ -166,7 +166,7 @@ def _messages(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
     found: dict[str, str] = {}
     for one in outcomes:
         for warning in one.warnings:
-            found.setdefault(warning.message, one.title)
+            found.setdefault(warning, one.title)
     return [(title, message) for message, title in found.items()]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reliance._core.checks import collecting
 from reliance._core.progress import Reporter
 from reliance._core.words import short
 from reliance.report import context, measured
@@ -36,14 +36,6 @@ UNITS: Mapping[str, Unit] = {
 }
 
 
-@dataclass(frozen=True)
-class Warned:
-    """A warning, to be shown and passed on."""
-
-    message: str
-    category: type[Warning]
-
-
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What came of a section: its part of the page, or the error."""
@@ -52,7 +44,7 @@ class Outcome:
     title: str
     brief: str
     part: Part | None
-    warnings: tuple[Warned, ...]
+    warnings: tuple[str, ...]
     error: Exception | None = None
 
     @property
@@ -81,14 +73,13 @@ def run(question: Question, names: Sequence[str], advance: Reporter) -> list[Out
 def _made(question: Question, name: str, results: Mapping[str, Any]) -> Outcome:
     unit = UNITS[name]
     part, error = None, None
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with collecting() as said:
         try:
             part = unit.make(question, results)
         except Exception as found:  # whatever a model or a sampler does: the other sections are worth having
             error = found
-    said = {str(one.message): Warned(short(str(one.message), _LONGEST), one.category) for one in caught}
-    return Outcome(name, unit.title, unit.brief, part, tuple(said.values()), error)
+    once = tuple(dict.fromkeys(short(message, _LONGEST) for message in said))
+    return Outcome(name, unit.title, unit.brief, part, once, error)
 
 
 def applies(outcome: Outcome) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from reliance._core.checks import warn
 from reliance._core.progress import Progress, reporting
 from reliance._core.public import public
 from reliance._core.run import Run
@@ -173,14 +173,15 @@ def report(
     left_out = {one.name: str(one.error) for one in every if not units.applies(one)}
     titled = {units.UNITS[name].title: why for name, why in left_out.items()}
     _write(target, page.page(question, outcomes, _call(question, target, sections, given), titled))
-    said = {warning.message: warning for one in every for warning in one.warnings}
-    _pass_on(list(said.values()))
+    said = tuple(dict.fromkeys(message for one in every for message in one.warnings))
+    for message in said:  # whoever called hears them, too
+        warn(message)
     return Report(
         path=target,
         results=MappingProxyType({one.name: one.part.result for one in outcomes if one.part is not None}),
         failed=MappingProxyType({one.name: one.failed for one in outcomes if one.failed}),
         left_out=MappingProxyType(left_out),
-        warnings=tuple(said),
+        warnings=said,
         key=question.key,
     )
 
@@ -212,9 +213,3 @@ def _write(path: Path, text: str) -> None:
         with contextlib.suppress(OSError):
             new.unlink()
         raise
-
-
-def _pass_on(said: Sequence[units.Warned]) -> None:
-    """Whoever called hears the warnings, too, at the line of the call."""
-    for one in said:
-        warnings.warn(one.message, one.category, stacklevel=4)
