@@ -234,7 +234,7 @@ def test_the_random_variable_interval_covers_too_little() -> None:
     assert not outside(covered["population"], COVERAGE, 400), covered
 
 
-@pytest.mark.parametrize("draws", [5, 20, 100])
+@pytest.mark.parametrize("draws", [5, 20, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("design, band", [("shifts", COVERAGE), ("ranks", (0.90, 1.0))])
 def test_the_fixed_data_interval_covers_the_value_of_all_donors(
     design: str, band: tuple[float, float], draws: int
