@@ -19,7 +19,7 @@ from reliance.engine import evaluating, prepare
 from reliance.engine.reductions import Moments, joined
 from reliance.engine.shapes import fixed_bytes
 from reliance.methods import measuring
-from reliance.plans import orderings
+from reliance.plans import orderings, windows
 from reliance.plans.partial import Later
 from reliance.plans.protocol import Tile
 
@@ -395,3 +395,18 @@ def test_a_weekly_pattern_is_no_worse_than_permutations(n: int, draws: int, cycl
     found = estimates(days, D, draws, 400, cycles)
     ratio = np.mean((found - D.sum() / (n * (n - 1))) ** 2) / independent_variance(D, draws)
     assert ratio < 1.0 + 4.0 * np.sqrt(2 / 400)
+
+
+@pytest.mark.parametrize("n, draws, cycles", [(37, 5, False), (64, 16, False), (50, 24, True)])
+def test_large_tables_are_never_held_whole(n: int, draws: int, cycles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw by draw, as for many rows, the sums are those of the tables that few rows keep."""
+    v = np.random.default_rng(0).normal(size=n)
+    kept = ranked(v, draws, 1, cycles).windows
+    assert kept.kept_bytes(draws) > 0
+    expected = kept.spread(v, draws), kept.borrowed(v, draws, False), kept.borrowed(v, draws, True)
+    monkeypatch.setattr(windows, "_KEPT", 0)
+    made = ranked(v, draws, 1, cycles).windows
+    assert made.kept_bytes(draws) == 0
+    found = made.spread(v, draws), made.borrowed(v, draws, False), made.borrowed(v, draws, True)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    assert "_last_tables" not in made.__dict__

@@ -95,7 +95,7 @@ class Ranked(Drawn):
         return replace(self, orders=Orders(self.n, self.key, values))
 
     def held_bytes(self, features: int) -> int:
-        return self.windows.nbytes + self.orders.nbytes(features)
+        return self.windows.nbytes + self.windows.kept_bytes(self.draws) + self.orders.nbytes(features)
 
     def donors(self, rows: range, columns: range) -> Indices:
         return streams.as_indices(self._columns(columns, rows, self.windows.places, np.int64))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from reliance._core.streams import Indices
 Floats = NDArray[np.float64]
 # Cells of a table of rows and stretches that is made; larger ones are bounded.
 _COUNTED = 2**20
+# Entries of tables of all draws, if they are kept.
+_KEPT = 2**20
 
 
 def radical_inverse(j: int) -> float:
@@ -35,6 +38,14 @@ def thue_morse(count: int) -> NDArray[np.int8]:
     while len(signs) < count:
         signs = np.concatenate([signs, -signs])
     return signs[:count]
+
+
+class _Tables(NamedTuple):
+    """Of all draws, ``(K, n)`` each: the row at each place, and for each row its place and its sign."""
+
+    users: Indices
+    places: Indices
+    signs: NDArray[np.int8]
 
 
 @dataclass(frozen=True)
@@ -136,8 +147,26 @@ class Windows:
         """``(n,)``: the row that borrows from each place."""
         return np.roll(self.order, self.shift(k))[self.turned_back(k)]
 
+    def kept_bytes(self, draws: int) -> int:
+        """Of the tables of all draws, which small problems keep: every feature's errors ask for them."""
+        return 17 * self.n * draws if self.n * draws <= _KEPT else 0
+
+    def _tables(self, draws: int) -> _Tables | None:
+        if self.n * draws > _KEPT:
+            return None
+        last: tuple[int, _Tables] | None = self.__dict__.get("_last_tables")
+        if last is None or last[0] != draws:
+            every = range(draws)
+            users, places = (np.stack([of(k) for k in every]) for of in (self.users, self.places))
+            last = (draws, _Tables(users, places, np.stack([self.row_signs(k) for k in every])))
+            self.__dict__["_last_tables"] = last
+        return last[1]
+
     def spread(self, v: Floats, draws: int) -> Floats:
         """``(n,)``: for each place the sum of ``v[i]`` over the rows i that borrow from it."""
+        tables = self._tables(draws)
+        if tables is not None:
+            return np.asarray(v[tables.users].sum(axis=0))
         ordered, total = v[self.order], np.zeros(self.n)
         for k in range(draws):
             total += np.roll(ordered, self.shift(k))[self.turned_back(k)]
@@ -145,6 +174,10 @@ class Windows:
 
     def borrowed(self, g: Floats, draws: int, signed: bool) -> Floats:
         """``(n,)``: for each row the sum over its donors of ``g[place]``, times the draw's sign there if signed."""
+        tables = self._tables(draws)
+        if tables is not None:
+            given = g[tables.places]
+            return np.asarray((given * tables.signs if signed else given).sum(axis=0))
         total = np.zeros(self.n)
         for k in range(draws):
             given = g[self.turned(k)]
