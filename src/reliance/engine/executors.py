@@ -1,7 +1,6 @@
 """Filling blocks, calling the model on them and summing a tile: in place where arrays can be written, traced on JAX.
 
-Both executors answer the same two calls, `step` for a tile that is one block, `part` and `join` for a tile of several,
-and both compute the sums with the pure functions of `reliance.engine.kernels`.
+Both executors have `step` for a tile of one block, `part` and `join` for one of several, by the functions of `kernels`.
 """
 
 from __future__ import annotations
@@ -9,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reliance._core import arrays, tracing
 from reliance._core.arrays import Array
 from reliance._core.checks import warn
+from reliance._core.kinds import HostArray
 from reliance.data.features import Feature
 from reliance.engine import kernels
 from reliance.engine.kernels import Lending, Part, Predict
@@ -24,6 +25,12 @@ from reliance.engine.problems import Problem
 from reliance.losses.functions import Loss, Metric
 from reliance.models.calling import Model, check_prediction, name_of
 from reliance.plans import Plan, Tile, Users
+
+# Of traced functions: arrays of all losses; own predictions and slack; donors and their order; what sums depend on.
+Several: TypeAlias = tuple[Array, ...]
+Own: TypeAlias = tuple[Array, Array]
+Borrowed: TypeAlias = tuple[Array, Array | None]
+Summed: TypeAlias = tuple[Array | None, Array | None, Lending | None, Array | None]
 
 
 class Context(NamedTuple):
@@ -131,7 +138,7 @@ class Base:
     slack: Array
     targets: tuple[Array, ...]
     losses: tuple[Array, ...]
-    host_losses: tuple[np.ndarray[Any, Any], ...]
+    host_losses: tuple[NDArray[np.float64], ...]
     weights: Array | None
     output_bytes: int
 
@@ -147,7 +154,7 @@ class Opened(NamedTuple):
     contrasts: Array | None = None
 
     @property
-    def summed(self) -> tuple[Array | None, Array | None, Lending | None, Array | None]:
+    def summed(self) -> Summed:
         """What the sums of the tile depend on besides its losses."""
         return self.mask, self.counts, self.lending, self.contrasts
 
@@ -250,7 +257,7 @@ class InPlace:
         self.replaced = feature
         return self.call(store.model_input(self.buffer, len(rows) * d))
 
-    def _upload(self, values: np.ndarray[Any, Any]) -> Array:
+    def _upload(self, values: HostArray) -> Array:
         xp, dev = self.problem.xp, self.problem.device
         return arrays.from_host(values, xp, dev, arrays.sum_dtype(xp, dev) if values.dtype.kind == "f" else None)
 
@@ -325,19 +332,19 @@ class Traced:
         context = Context(self.problem.losses, store.shape, switched=store.switched)
         return self.call.run(function, context, self.capacity[0] * self.capacity[1], data)
 
-    def _upload(self, values: np.ndarray[Any, Any]) -> Array:
+    def _upload(self, values: HostArray) -> Array:
         xp = self.problem.xp
         kinds = {"i": arrays.index_dtype(xp), "f": arrays.sum_dtype(xp, self.problem.device)}
         dtype = kinds.get(values.dtype.kind)
         return arrays.from_host(values, xp, self.problem.device, dtype)
 
 
-def _padded(values: range, size: int) -> np.ndarray[Any, Any]:
+def _padded(values: range, size: int) -> HostArray:
     """The numbers of a range, the last one repeated up to a size."""
     return np.minimum(np.arange(values.start, values.start + size), values.stop - 1)
 
 
-def _padded_users(users: Users, n: int, d: int, size: int) -> np.ndarray[Any, Any]:
+def _padded_users(users: Users, n: int, d: int, size: int) -> HostArray:
     """Flat positions in an (n, d) tile as positions in an (n, size) tile whose last columns are masked, hence zero."""
     if d == size:
         return users.flat
@@ -348,7 +355,7 @@ def _padded_users(users: Users, n: int, d: int, size: int) -> np.ndarray[Any, An
 
 
 def _traced_part(
-    context: Context, predict: Predict, operands: Any, own: Any, targets: Any, rows: Array, borrowed: Any
+    context: Context, predict: Predict, operands: Any, own: Own, targets: Several, rows: Array, borrowed: Borrowed
 ) -> Part:
     assert context.switched is not None
     xp = arrays.namespace(rows)
@@ -365,11 +372,11 @@ def _traced_part(
 def _traced_join(
     context: Context,
     predict: Predict,
-    targets: Any,
-    base: Any,
-    weights: Any,
-    parts: Any,
-    summed: Any,
+    targets: Several,
+    base: Several,
+    weights: Array | None,
+    parts: list[Part],
+    summed: Summed,
 ) -> Array:
     return kernels.join(context.losses, targets, base, weights, parts, *summed)
 
@@ -378,13 +385,13 @@ def _traced_step(
     context: Context,
     predict: Predict,
     operands: Any,
-    own: Any,
-    targets: Any,
+    own: Own,
+    targets: Several,
     rows: Array,
-    borrowed: Any,
-    base: Any,
-    weights: Any,
-    summed: Any,
+    borrowed: Borrowed,
+    base: Several,
+    weights: Array | None,
+    summed: Summed,
 ) -> Array:
     xp = arrays.namespace(rows)
     part = _traced_part(context, predict, operands, own, targets, rows, borrowed)
