@@ -152,3 +152,9 @@ def test_intervals_cover_where_it_stopped(goal: dict[str, Any]) -> None:
         inside += (low <= truth) & (truth <= high)
     assert np.all(np.abs(inside[:3] / replicates - 0.95) < 3.5 * np.sqrt(0.95 * 0.05 / replicates) + 0.005)
     assert inside[3] == replicates
+
+
+def test_independent_draws_have_no_design() -> None:
+    X, y = data(40)
+    with pytest.raises(ValueError, match="design='shifts' is for permutations"):
+        rl.ablation_importance(model, X, y, draws=rl.Until(top=1, design="shifts"), rng=0)

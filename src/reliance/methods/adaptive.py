@@ -55,8 +55,8 @@ class Until:
         Until the ranking of so many features is settled, instead of a precision.
     budget : int, optional
         Rows that the model is called with, at most, in all.
-    design : {"ranks", "shifts", "permutations"}
-        Which draws, as in `Draws`; `ablation_importance` has its own, independent ones.
+    design : {"ranks", "shifts", "permutations"}, optional
+        Which draws, as in `Draws`; by default ranks. `ablation_importance` draws independently and refuses it.
 
     Examples
     --------
@@ -72,10 +72,11 @@ class Until:
     relative: bool | None = None
     top: int | None = None
     budget: int | None = None
-    design: str = "ranks"
+    design: str | None = None
 
     def __post_init__(self) -> None:
-        check_design(self.design)
+        if self.design is not None:
+            check_design(self.design)
         precision, relative = self.precision, self.relative
         number = isinstance(precision, float | int | np.number) and not isinstance(precision, bool)
         if precision is not None and (not number or not 0.0 < precision < math.inf):

@@ -11,6 +11,7 @@ from reliance._core.progress import Progress
 from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
+from reliance._core.words import shown
 from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, ModelLike
 from reliance.engine.problems import CURVES, prepare
 from reliance.exact import routes
@@ -104,6 +105,11 @@ def ablation_importance(
         return plans.Resample(problem.n, count, problem.key)
 
     if isinstance(draws, Until):
+        if draws.design is not None:
+            raise ValueError(
+                f"design={shown(draws.design)} is for permutations, and ablation draws donors independently: leave "
+                "design out, or use permutation_importance"
+            )
         return measure_until(problem, plan, draws, compare, "ablation_importance", progress)
     return measure(problem, plan(check_draws(draws)), compare, "ablation_importance", progress)
 
@@ -188,7 +194,7 @@ def permutation_importance(
         return measure(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance", progress)
 
     if isinstance(draws, Until):
-        plan_of = growing(problem.rows, problem.key, draws.design)
+        plan_of = growing(problem.rows, problem.key, draws.design or "ranks")
         return measure_until(problem, plan_of, draws, compare, "permutation_importance", progress)
     plan = drawn(problem.rows, problem.key, draws)
     return measure(problem, plan, compare, "permutation_importance", progress)
