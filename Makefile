@@ -56,6 +56,7 @@ bench: $(VENV)/.bench
 	$(BIN)/asv run --python=same --quick --show-stderr $(ARGS)
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/exact.py
+	$(BIN)/python benchmarks/routes.py
 	$(BIN)/python benchmarks/conditional.py
 	$(BIN)/python benchmarks/rashomon.py
 	$(BIN)/python benchmarks/refit.py

@@ -121,6 +121,8 @@ hidden = [keras.layers.Dense(4, "tanh"), keras.layers.Dropout(0.5)]
 model = keras.Sequential([keras.Input((3,)), *hidden, keras.layers.Dense(1)])
 predict = lambda rows: keras.ops.convert_to_numpy(model(rows, training=False))
 t.assert_literal(model, predict)
+two = keras.Model(model.inputs, {{"a": model.outputs[0], "b": model.inputs[0]}})
+t.assert_literal(t.rl.models.keras(two, output="a"), predict)
 t.assert_literal(model, predict, keras.ops.convert_to_tensor(t.X32), keras.ops.convert_to_tensor(t.Y))
 print("same on", keras.backend.backend())
 """

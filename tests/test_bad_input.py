@@ -74,11 +74,6 @@ BAD = {
         ValueError,
         ["features", "group g is empty", "at least one"],
     ),
-    "groups-overlap": (
-        lambda: measure(features={"a": [0, 1], "b": [1, 2]}),
-        ValueError,
-        ["features", "'a' and 'b' overlap in column 1", "disjoint"],
-    ),
     "mask-shape": (
         lambda: measure(X=IMAGES, y=ONES[:8], features=np.zeros((2, 3), dtype=int)),
         ValueError,

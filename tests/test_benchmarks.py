@@ -125,3 +125,21 @@ def test_independent_permutations_have_hoeffdings_variance() -> None:
     np.fill_diagonal(changes, 0.0)
     means = [changes[np.arange(5), order].mean() * 5 / 4 for order in map(list, itertools.permutations(range(5)))]
     assert draws.independent(changes, 3) == pytest.approx(np.var(means) / 3)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Routes
+
+
+def test_the_table_of_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    routes = load("routes")
+    monkeypatch.setattr(routes.cases, "TRAINED", 60)
+    row = routes.measure("Ridge", routes.KINDS["Ridge"], sizes=(30, 60))
+    assert row.routes == ("linear",)
+    assert max(row.values_apart, row.errors_apart) < 1e-12
+    assert list(row.times) == [30, 60]
+    page = routes.written(f"above\n{routes.BEGIN}\nold\n{routes.END}\nbelow\n", [*routes.HEAD, routes.line(row)])
+    assert "old" not in page
+    assert "| Ridge | squared_error | linear |" in page
+    assert page.startswith("above\n")
+    assert page.endswith("below\n")

@@ -27,6 +27,7 @@ from reliance.exact.cells import column_cells
 from reliance.exact.leaf_masks import fold_trees, mask_tables, skeleton
 from reliance.inference import variance
 from reliance.losses import checks as loss_checks
+from reliance.losses import of_means
 from reliance.methods import measuring
 from reliance.rashomon import ascent, moments
 from reliance.rashomon.kernel_pairs import RBF, Polynomial, Switch, pair_products
@@ -157,14 +158,14 @@ OPTIONS = {
     "mixed_chunks": {"loss": ["rmse", "squared_error"], "run": rl.Run(block=(4, 2))},
     "user_metric": {"loss": rl.Metric(lambda y, p, *w: torch.mean(torch.abs(y - p)), name="mean_distance")},
 }
-METRICS = ("auc", "metrics", "mixed_chunks", "user_metric")
 
 
-def strips(block, method, metric=False):
+def strips(block, method, option=""):
     """How many fetches the loop may make: one for a strip of tiles, or for a tile that holds all rows."""
     rows, draws = block
-    if method == "pairs" and not metric:
-        return math.ceil(N / rows)
+    if method == "pairs" and option != "user_metric":
+        # Ranks need a feature's whole table, and one table is held at a time.
+        return math.ceil(N / rows) * (P if option in ("auc", "metrics") else 1)
     return math.ceil({"halves": 1, "pairs": N - 1}.get(method, K) / draws)
 
 
@@ -179,13 +180,20 @@ def test_engine_stays_on_the_device(cuda, traffic, monkeypatch, method, option):
     chosen = settings | OPTIONS[option]
     if option == "hinge":  # labels -1 and 1
         monkeypatch.setattr(loss_checks, "to_host", lambda x: 2 * traffic.labels(x) - 1)
+    if option == "metrics":  # the spread of the labels is read, which ones do not have
+        share = of_means._share
+        monkeypatch.setattr(of_means, "_share", lambda y, w: share(np.arange(len(y)), w))
+        known = [(one, (loss, of_means._share if find is share else find)) for one, (loss, find) in of_means._KNOWN]
+        monkeypatch.setattr(of_means, "_KNOWN", known)
     if "weights" in chosen:
         chosen["weights"] = tensor(N)
     result = first(function(mlp(), tensor(N, P), tensor(N), **chosen))
-    assert traffic["loop"] == strips(result.block, method, option in METRICS)
+    assert traffic["loop"] == strips(result.block, method, option)
     # The checks and the base pass: X, y, weights, two flags, base losses; some rows of X and counts of common values,
-    # whether columns vary, the classes of a metric. Nothing grows with features or draws.
-    assert traffic["download"] <= 9
+    # whether columns vary, the classes of a metric. Of metrics over all pairs, their labels and what rows add to them.
+    # Nothing grows with features or draws.
+    metrics = {"auc": 1, "metrics": 3, "mixed_chunks": 1}.get(option, 0) if method == "pairs" else 0
+    assert traffic["download"] <= 9 + 3 * metrics
     assert cuda.operations["copy_"] > 0
     assert result.values.shape == result.evaluations.shape
 
@@ -300,7 +308,7 @@ def test_draws_by_ranks_stay_on_the_device(cuda, traffic, loss):
     plan = plans.Ranked(N, K, 0, plans.Orders(N, 0, lambda feature: host[:, list(feature.columns)]))
     before = traffic["upload"]
     result = measuring.measure(problem, plan, "difference", "permutation_importance")
-    assert traffic["loop"] == strips(result.block, "permutation", loss == "auc")
+    assert traffic["loop"] == strips(result.block, "permutation")
     assert traffic["upload"] - before <= P + 8 * traffic["loop"] * math.ceil(N / result.block[0])
 
 

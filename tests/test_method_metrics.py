@@ -10,7 +10,6 @@ import oracles
 import reliance as rl
 from methods import METHODS, donor_table
 from oracles import CASES
-from reliance import plans
 
 metrics = pytest.importorskip("sklearn.metrics")
 pytestmark = pytest.mark.filterwarnings("ignore:the losses of:UserWarning")
@@ -61,6 +60,19 @@ def expected_draws(predict, score, X, y, weights, donors, compare):
     return base, values / base if compare == "ratio" else values - base
 
 
+def expected_pool(predict, score, X, y, weights):
+    """The metric of all n(n-1) pairs as one data set, one column of X at a time, beside that of the rows."""
+    n = len(X)
+    row, donor = np.nonzero(~np.eye(n, dtype=bool))
+    pooled = None if weights is None else weights[row]
+    values = []
+    for column in range(X.shape[1]):
+        moved = X[row]
+        moved[:, column] = X[donor, column]
+        values.append(score(y[row], oracles.base_predictions(predict, moved), pooled))
+    return score(y, oracles.base_predictions(predict, X), weights), np.array(values)
+
+
 def data(labels, n=12, seed=1):
     return oracles.Case("squared_error", CASES["squared_error"].formula, labels).data(n, seed)
 
@@ -68,8 +80,8 @@ def data(labels, n=12, seed=1):
 @pytest.mark.paired("name", "method", one_in=3)
 @pytest.mark.parametrize(
     ("method", "weights"),
-    [("ablation", None), ("permutation", WEIGHTS), ("all", None)],
-    ids=["ablation", "permutation-weighted", "all"],
+    [("ablation", None), ("permutation", WEIGHTS)],
+    ids=["ablation", "permutation-weighted"],
 )
 @pytest.mark.parametrize("name", SCORES)
 def test_metrics_are_scikit_learns_in_every_draw(backend, name, method, weights):
@@ -86,17 +98,31 @@ def test_metrics_are_scikit_learns_in_every_draw(backend, name, method, weights)
         keep="rows",
     )
     exact, w = (backend.rounded(X), backend.rounded(y)), backend.rounded(weights)
-    plan = plans.every_shift(len(X)) if method == "all" else METHODS[method].plan(len(X))
-    donors, _ = donor_table(plan)
+    donors, _ = donor_table(METHODS[method].plan(len(X)))
     base, draws = expected_draws(predict, score, *exact, w, donors, compare)
     scale = float(np.max(np.abs(draws)))
     backend.assert_close(result.base_risk, base)
     backend.assert_close(result.values, draws.mean(axis=1), scale)
-    if method == "all":
-        assert result.draws is None
-    else:
-        backend.assert_close(result.draws, draws, scale)
+    backend.assert_close(result.draws, draws, scale)
     backend.assert_close(result.row_values.mean(axis=1), draws.mean(axis=1), scale)
+    assert np.isfinite(result.interval()).all()
+
+
+@pytest.mark.paired("name", "weights", one_in=3)
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
+@pytest.mark.parametrize("name", SCORES)
+def test_metrics_of_all_pairs_are_scikit_learns_of_the_pool(backend, name, weights):
+    predict, labels, score = SCORES[name]
+    X, y = data(labels)
+    given = (backend.asarray(a) for a in (X, y))
+    options = {"compare": "difference", "weights": backend.asarray(weights), "keep": "rows"}
+    result = rl.model_reliance(predict, *given, loss=name.split("-")[0], **options)
+    w = backend.rounded(weights)
+    base, pooled = expected_pool(predict, score, backend.rounded(X), backend.rounded(y), w)
+    backend.assert_close(result.base_risk, base)
+    backend.assert_close(result.values, pooled - base, float(np.max(np.abs(pooled))))
+    backend.assert_close(result.row_values.mean(axis=1), pooled - base, float(np.max(pooled)))
+    assert result.draws is None
     assert np.isfinite(result.interval()).all()
 
 

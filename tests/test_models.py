@@ -286,8 +286,8 @@ WRONG = {
     "scalar": (lambda x: x[0, 0], ValueError, r"returned (shape \(\)|\w+, not an array)|one prediction per row"),
     "number": (lambda x: 1.0, TypeError, "returned float, not an array"),
     "list": (lambda x: [0.0] * x.shape[0], TypeError, "returned list, not an array"),
-    "none": (lambda x: None, TypeError, "returned NoneType, not an array"),
-    "tuple": (lambda x: (x[:, 0], x[:, 1]), TypeError, "returned tuple, not an array"),
+    "none": (lambda x: None, TypeError, "returned None: return predictions, one per row"),
+    "tuple": (lambda x: (x[:, 0], x[:, 1]), TypeError, "returned a tuple of 2: choose one"),
 }
 
 

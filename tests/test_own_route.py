@@ -72,7 +72,7 @@ def test_forced_it_says_why_not(page, listed):
         rl.model_reliance(lambda X: X[:, 0], X, y, route="product")
     with pytest.raises(ValueError, match=r"route='product': 'x0\+x1' is a group of columns: pass route='auto'"):
         rl.model_reliance(page["Product"](), X, y, features=[(0, 1)], route="product")
-    with pytest.raises(ValueError, match="route='product' is for all pairs under per-row losses"):
+    with pytest.raises(ValueError, match="route='product' is for all pairs, of losses"):
         rl.model_reliance(page["Product"](), X, y, pairs=5, rng=0, route="product")
 
 

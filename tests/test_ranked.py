@@ -397,16 +397,40 @@ def test_a_weekly_pattern_is_no_worse_than_permutations(n: int, draws: int, cycl
     assert ratio < 1.0 + 4.0 * np.sqrt(2 / 400)
 
 
+SUMS = (
+    lambda made, v, draws: made.spread(v, draws),
+    lambda made, v, draws: made.contrasted(v, draws),
+    lambda made, v, draws: made.sign_sums(draws),
+    lambda made, v, draws: [made.uneven(draws)],
+)
+
+
+@pytest.mark.parametrize("n, draws, cycles", [(37, 5, False), (64, 16, False), (50, 24, True)])
+def test_donors_signs_and_users_do_not_depend_on_tables(
+    n: int, draws: int, cycles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    v = np.random.default_rng(0).normal(size=n)
+    rows, columns = range(3, n - 2), range(1, draws)
+    kept = ranked(v, draws, 1, cycles)
+    expected = kept.donors(rows, columns), kept.contrasts(plans.Tile(rows, columns)), kept.users(columns).flat
+    monkeypatch.setattr(windows, "_KEPT", 0)
+    made = ranked(v, draws, 1, cycles)
+    found = made.donors(rows, columns), made.contrasts(plans.Tile(rows, columns)), made.users(columns).flat
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("n, draws, cycles", [(37, 5, False), (64, 16, False), (50, 24, True)])
 def test_large_tables_are_never_held_whole(n: int, draws: int, cycles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw by draw, as for many rows, the sums are those of the tables that few rows keep."""
     v = np.random.default_rng(0).normal(size=n)
     kept = ranked(v, draws, 1, cycles).windows
     assert kept.kept_bytes(draws) > 0
-    expected = kept.spread(v, draws), kept.borrowed(v, draws, False), kept.borrowed(v, draws, True)
+    expected = [sums(kept, v, draws) for sums in SUMS]
     monkeypatch.setattr(windows, "_KEPT", 0)
     made = ranked(v, draws, 1, cycles).windows
     assert made.kept_bytes(draws) == 0
-    found = made.spread(v, draws), made.borrowed(v, draws, False), made.borrowed(v, draws, True)
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    found = [sums(made, v, draws) for sums in SUMS]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     assert "_last_tables" not in made.__dict__

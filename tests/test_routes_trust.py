@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
 import reliance as rl
-from reliance.models import calling, probes, tree_readers, untouched
+from reliance.models import calling, probes, sklearn_trees, tree_readers, untouched
 
 CUT = 1.5
 
@@ -291,7 +291,7 @@ def test_a_first_layer_whose_digits_cancel_is_called():
 
 def believe(monkeypatch):
     """Nothing is known of overridden or patched methods: predictions alone can tell."""
-    for module in (calling, tree_readers, untouched):
+    for module in (calling, tree_readers, sklearn_trees, untouched):
         monkeypatch.setattr(module, "inherits", lambda *given: True)
     monkeypatch.setattr(calling, "plain_torch", lambda module: True)
 
@@ -334,8 +334,8 @@ def test_trees_are_compared_on_replaced_rows_and_unused_columns(monkeypatch):
     X, y = data(40)
     forest = OddForest(3, max_depth=2, random_state=0).fit(np.c_[X[:, :2], np.zeros(40)], y)
     forest.edge = X[np.argmax(X[:, 2]), 0]  # no row as it is has both
-    monkeypatch.setattr(tree_readers, "_read_sklearn", lambda model, method: tree_readers._forest(model, method))
-    monkeypatch.setitem(tree_readers._READERS, "test_routes_trust", lambda m, method: tree_readers._forest(m, method))
+    known = tree_readers.READERS["sklearn"]._replace(ensemble=lambda m, method, _: sklearn_trees._forest(m, method))
+    monkeypatch.setitem(tree_readers.READERS, "test_routes_trust", known)
     with pytest.warns(UserWarning, match="route='trees': model OddForest does not predict"):
         found = rl.model_reliance(forest, X, y)
     assert not {"trees", "unused"} & set(found.routes)

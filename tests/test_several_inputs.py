@@ -9,6 +9,7 @@ import pytest
 from array_api_compat import array_namespace
 
 import reliance as rl
+from reliance.data import several_inputs
 
 N = 7
 RNG = np.random.default_rng(0)
@@ -127,7 +128,7 @@ def test_bad_input() -> None:
         rl.permutation_importance(model, {"a": a, "b": b[:3]}, Y)
     with pytest.raises(ValueError, match=r"names the input 'c', but X has 'a', 'b'"):
         rl.permutation_importance(model, {"a": a, "b": b}, Y, features=["c"])
-    with pytest.raises(ValueError, match=r"a boolean mask of the shape \(4,\) of a row"):
+    with pytest.raises(ValueError, match=r"booleans of the shape \(4,\) of a row"):
         rl.permutation_importance(model, {"a": a, "b": b}, Y, features={"part": ("a", np.ones(3, dtype=bool))})
     with pytest.raises(ValueError, match="chooses nothing"):
         rl.permutation_importance(model, {"a": a, "b": b}, Y, features={"part": ("a", slice(4, 9))})
@@ -140,3 +141,62 @@ def test_bad_input() -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(TypeError, match=r"X\['b'\] is a torch .* but X\['a'\] is a numpy"):
         rl.permutation_importance(model, {"a": a, "b": torch.from_numpy(b)}, Y)
+
+
+@pytest.mark.once_per_device
+@pytest.mark.parametrize(
+    "method",
+    [
+        lambda model, X, y, **more: rl.permutation_importance(model, X, y, rng=0, draws=3, **more).values,
+        lambda model, X, y, **more: rl.local_importance(model, X, y, rows=[4, 1], **more).values,
+        lambda model, X, y, **more: rl.sobol_total(model, X, rng=0, pairs="all", **more).interval(),
+    ],
+    ids=["permutation", "some rows", "sobol"],
+)
+def test_one_array_in_pieces_is_that_array(backend: Any, method: Any) -> None:
+    """The same donors, the same numbers: an input is exchanged as an array is."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(20, 2, 5)), rng.normal(size=20)
+    weights = backend.asarray(rng.normal(size=(2, 5)))
+
+    def model(rows: Any) -> Any:
+        xp = array_namespace(rows)
+        return xp.sum(rows * weights, axis=(1, 2)) * rows[:, 0, 3]
+
+    array, labels = backend.asarray(X), backend.asarray(y)
+    windows = rl.features.windows(array, 3, axis=1)
+    whole = method(model, array, labels, features=windows)
+    several = {"x": array, "unused": backend.asarray(np.arange(20))}
+    parts = {name: ("x", part) for name, part in windows.items()}
+    divided = method(lambda x, unused: model(x), several, labels, features=parts)
+    np.testing.assert_allclose(divided, whole, rtol=1e-6)
+
+
+def test_pieces_are_what_features_tell_apart() -> None:
+    """Sliding windows over one input, a whole other input: each feature is exactly its entries, whatever overlaps."""
+    rng = np.random.default_rng(4)
+    images, words = rng.normal(size=(4, 3, 8, 8)), rng.integers(0, 9, size=(4, 5))
+    features = {
+        **rl.features.patches({"i": images}, 3, stride=1, of="i"),
+        "all words": "w",
+        "both": [("i", np.s_[1]), ("w", np.s_[2:4])],
+    }
+    inputs = several_inputs.read({"i": images, "w": words}, features, None)
+    for feature in inputs.features:
+        wanted = np.zeros((3, 8, 8), dtype=bool), np.zeros(5, dtype=bool)
+        members = features[feature.name]
+        for name, where in members if isinstance(members, list) else [members if members != "w" else ("w", np.s_[:])]:
+            wanted["iw".index(name)][where] = True
+        for found, mask in zip(inputs.columns(feature), wanted, strict=True):
+            assert list(found) == np.flatnonzero(mask).tolist()
+    covered = [at for name, at in inputs.pieces if name == "i"]
+    assert sorted(np.concatenate(covered).tolist()) == list(range(192))  # each entry in one piece
+
+
+def test_a_model_that_changes_one_of_its_inputs_is_found() -> None:
+    def model(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        b[:] = 0.0
+        return a[:, 0]
+
+    with pytest.raises(ValueError, match="chang"):
+        rl.permutation_importance(model, {"a": IMAGES[:, 0], "b": AGE.copy()}, Y, draws=3, rng=0)

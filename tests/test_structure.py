@@ -462,10 +462,10 @@ def test_a_forced_route_that_does_not_apply(route, message):
         rl.model_reliance(lambda Z: Z[:, 0], X, y, route=route)
 
 
-@pytest.mark.parametrize("options", [{"loss": "rmse"}, {"pairs": 5}, {"pairs": "halves"}])
+@pytest.mark.parametrize("options", [{"loss": rl.Metric(rl.losses.rmse.value)}, {"pairs": 5}, {"pairs": "halves"}])
 def test_routes_are_for_all_pairs_of_row_losses(options):
     X, y, _ = tied_data()
-    with pytest.raises(ValueError, match="all pairs under per-row losses"):
+    with pytest.raises(ValueError, match="is for all pairs, of losses"):
         rl.model_reliance(lambda Z: Z[:, 0], X, y, route="distinct", **options)
     assert set(rl.model_reliance(lambda Z: Z[:, 0], X, y, **options).routes) == {"plain"}
 

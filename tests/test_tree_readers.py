@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 
+import catboost as cat
 import lightgbm as lgb
 import numpy as np
 import pytest
@@ -15,10 +16,11 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import reliance as rl
 from reliance._core.arrays import to_host
 from reliance.models import ensembles
 from reliance.models.ensembles import agrees
-from reliance.models.tree_readers import read
+from reliance.models.tree_readers import attempt, read
 
 P, CATEGORICAL = 4, 3
 
@@ -240,6 +242,54 @@ def test_xgboost_variants():
     model.fit(X[:120], y[:120], eval_set=[(X[120:], y[120:])], verbose=False)
     assert check_xgb(model, "predict").roots.size == model.best_iteration + 1 < model.get_booster().num_boosted_rounds()
     check_xgb(model.get_booster(), "predict", ask=model.get_booster().inplace_predict)
+
+
+BOOSTED = {"iterations": 8, "depth": 4, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("grown", ["SymmetricTree", "Depthwise", "Lossguide"])
+def test_catboost(missing, grown):
+    X, y = data(missing)
+    options = {**BOOSTED, "grow_policy": grown, "nan_mode": "Max" if grown == "Depthwise" else "Min"}
+    check(cat.CatBoostRegressor(**options).fit(X, y), "predict", missing)
+    check(cat.CatBoost(options).fit(X, y), "predict", missing)
+    for kind in ("binary", "bool", "labels"):
+        model = cat.CatBoostClassifier(**options).fit(X, target(kind, y))
+        for method in ("predict", "predict_proba"):
+            check(model, method, missing)
+    model = cat.CatBoostClassifier(**options, loss_function="MultiClass").fit(X, target("multiclass", y))
+    check(model, "predict_proba", missing)
+    check(model, "predict", missing, ask=lambda X: model.predict(X)[:, 0])
+    assert read(model, "decision_function") is None
+
+
+def test_catboost_objectives():
+    X, y = data()
+    for loss, kind in {
+        "Poisson": "counts",
+        "Tweedie:variance_power=1.5": "counts",
+        "MAE": "regression",
+        "Quantile:alpha=0.3": "regression",
+        "MultiRMSE": "several",
+        "MultiQuantile:alpha=0.2,0.8": "regression",
+    }.items():
+        check(cat.CatBoostRegressor(**BOOSTED, loss_function=loss).fit(X, target(kind, y)), "predict")
+    model = cat.CatBoostClassifier(**BOOSTED, loss_function="MultiClassOneVsAll").fit(X, target("multiclass", y))
+    check(model, "predict_proba")
+
+
+def test_why_trees_are_not_read():
+    X, y = data()
+    rows = [[*row[:3], str(row[3])] for row in X.tolist()]
+    for options in ({"one_hot_max_size": 20}, {"one_hot_max_size": 1, "depth": 6}):
+        model = cat.CatBoostRegressor(**{**BOOSTED, **options}, cat_features=[CATEGORICAL]).fit(rows, y)
+        assert "hashes and statistics of categories" in attempt(model, "predict")
+    with pytest.raises(ValueError, match=r"route='trees' cannot read the trees: its leaves are linear"):
+        rl.model_reliance(lgb.LGBMRegressor(**LIGHT, linear_tree=True).fit(X, y), X, y, route="trees")
+    assert attempt(lambda X: X[:, 0], "predict") == ""
+    uncertain = cat.CatBoostRegressor(**BOOSTED, loss_function="RMSEWithUncertainty").fit(X, y)
+    assert read(uncertain, "predict") is None
 
 
 @functools.cache

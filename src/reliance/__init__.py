@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reliance import functional, losses, models, plans, samplers
+from reliance import features, functional, losses, models, plans, samplers
 from reliance._core.run import Run
 from reliance.losses import Metric
 from reliance.methods.adaptive import Until
@@ -74,6 +74,7 @@ __all__ = [
     "cross_validated_importance",
     "extrapolation_check",
     "feature_impact",
+    "features",
     "functional",
     "interaction_importance",
     "linear_importance",

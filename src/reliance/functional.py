@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from reliance._core import arrays
+from reliance._core import arrays, loops
 from reliance._core.arrays import device, namespace
 from reliance._core.checks import check_draws
 from reliance._core.kinds import Array, HostArray
@@ -285,7 +285,7 @@ def pairwise_risk(
 
     if b == n:
         return strip(0) / (n * (n - 1))
-    return arrays.rematerialised_sum(strip, np.arange(0, n, b), X) / (n * (n - 1))
+    return loops.rematerialised_sum(strip, np.arange(0, n, b), X) / (n * (n - 1))
 
 
 def pairwise_moments(

@@ -109,7 +109,7 @@ CLASSES: dict[tuple[str, str], tuple[Callable[[], Any], Expectation]] = {
     ),
     ("FiniteClass", "a model that returns None"): (
         lambda: _asked(rl.FiniteClass([score, lambda x: None])),
-        Refused(("model", "NoneType")),
+        Refused(("model", "returned None")),
     ),
     ("FiniteClass", "a model of the wrong length"): (
         lambda: _asked(rl.FiniteClass([score, lambda x: score(x)[:-1]])),
@@ -259,11 +259,26 @@ MODELS: dict[str, tuple[Callable[[], Any], Expectation]] = {
     "onnx none": (lambda: rl.models.onnx(None), Refused(("path",))),
     "onnx no file": (lambda: rl.models.onnx("/nowhere/model.onnx"), Refused(("model.onnx",), (ValueError, OSError))),
 }
+FEATURES: dict[str, tuple[Callable[[], Any], Expectation]] = {
+    "channels of words": (lambda: rl.features.channels("images"), Refused(("X is a str",))),
+    "channels of numbers": (lambda: rl.features.channels(np.ones(3)), Refused(("no parts to choose from",))),
+    "channels of an axis that is not there": (lambda: rl.features.channels((3, 8, 8), axis=3), Refused(("axis 3",))),
+    "channels with few names": (lambda: rl.features.channels((3, 8), names=["red"]), Refused(("names", "3 different"))),
+    "channels of no input": (lambda: rl.features.channels({"a": X}, of="b"), Refused(("of='b'", "'a'"))),
+    "positions twice": (lambda: rl.features.positions((3, 8, 8), axes=(1, 1)), Refused(("axes", "each once"))),
+    "patches of nothing": (lambda: rl.features.patches((3, 8, 8), 0), Refused(("size=0",))),
+    "patches larger than the image": (lambda: rl.features.patches((3, 8, 8), 9), Refused(("smaller size",))),
+    "windows of half a step": (lambda: rl.features.windows((10, 2), 2, stride=0.5), Refused(("stride=0.5",))),
+    "channels": (
+        lambda: FUNCTIONS["model_reliance"].run(X, Y, model=score, features=rl.features.channels(X)),
+        Number(lambda: loops.ratios(Data(score, X, Y))),
+    ),
+}
 
 
 def cases() -> Iterator[Case]:
     for (function, odd), (call, expected) in CLASSES.items():
         yield Case(function, odd, call, expected)
-    for name, table in (("samplers", SAMPLERS), ("knockoffs", KNOCKOFFS), ("models", MODELS)):
+    for name, table in (("samplers", SAMPLERS), ("knockoffs", KNOCKOFFS), ("models", MODELS), ("features", FEATURES)):
         for odd, (call, expected) in table.items():
             yield Case(name, odd, call, expected)

@@ -48,6 +48,8 @@ def reused_buffer() -> Callable[[Any], Any]:
 SAME: dict[str, Callable[[], Any]] = {
     "reused buffer": reused_buffer,
     "column": lambda: lambda x: score(x)[:, None],
+    "mapping of one": lambda: lambda x: {"out": score(x)},
+    "tuple of one": lambda: lambda x: (score(x),),
     "readonly": lambda: lambda x: np.broadcast_to(score(x), (1, len(x)))[0],
     "fortran": lambda: lambda x: np.asfortranarray(np.stack([score(x)] * 2, axis=1))[:, 0],
     "works on a copy": lambda: _on_a_copy,
@@ -84,7 +86,7 @@ class _Estimator:
 
 # Models that are refused: what they return is no prediction.
 BROKEN: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
-    "none": (lambda: lambda x: None, ("model", "NoneType")),
+    "none": (lambda: lambda x: None, ("model", "returned None")),
     "list": (lambda: lambda x: score(x).tolist(), ("model", "list")),
     "scalar": (lambda: lambda x: 1.0, ("model", "float")),
     "mean": (lambda: lambda x: score(x).mean(), ("model",)),
@@ -100,7 +102,7 @@ BROKEN: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "masked": (lambda: lambda x: np.ma.masked_less(score(x), 0.0), ("model", "masked")),
     "torch tensor": (lambda: lambda x: torch.from_numpy(np.asarray(score(x))), ("model", "torch")),
     "tuple": (lambda: lambda x: (score(x), score(x)), ("model", "tuple")),
-    "dict": (lambda: lambda x: {"out": score(x)}, ("model", "dict")),
+    "dict": (lambda: lambda x: {"out": score(x), "other": score(x)}, ("model", "dict")),
     "generator": (lambda: lambda x: (v for v in score(x)), ("model", "generator")),
     "number": (lambda: 3, ("model=3",)),
     "nothing": (lambda: None, ("model=None",)),

@@ -1,6 +1,6 @@
 """Namespace, device, dtypes and explicit transfer.
 
-The only file that knows which backend it is running on: everything else is written against the Python array API.
+With `loops`, the only file that knows which backend it runs on: the rest is written against the Python array API.
 """
 
 from __future__ import annotations
@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeGuard, TypeVar
+from typing import Any, TypeAlias, TypeGuard
 
 import array_api_compat as compat
 import numpy as np
-from numpy.typing import NDArray
 
 from reliance._core import kinds
 from reliance._core.kinds import Device as Device
@@ -22,11 +21,6 @@ from reliance._core.kinds import Namespace as Namespace
 
 # For the modules that are still to be checked: arrays are `kinds.Array` wherever mypy looks at them.
 Array: TypeAlias = Any
-
-# What a block begins with: an integer, or a traced scalar of JAX.
-Start = TypeVar("Start", bound=int | kinds.Array)
-# A tuple of arrays.
-Item = TypeVar("Item", bound=tuple[kinds.Array, ...])
 
 is_torch_array: Callable[[object], TypeGuard[kinds.TorchArray]] = compat.is_torch_array
 _is_cupy_array: Callable[[object], TypeGuard[kinds.CupyArray]] = compat.is_cupy_array
@@ -278,64 +272,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def map_parts(function: Callable[[kinds.Array], kinds.Array], x: kinds.Array, size: int) -> kinds.Array:
-    """``function`` on parts of at most ``size`` rows, of nearly equal length, the answers one below the other.
-
-    Equal, because a matrix kernel for one or two rows that are left over rounds differently.
-    """
-    xp = namespace(x)
-    rows = x.shape[0]
-    size = -(-rows // -(-rows // size))
-    if compat.is_jax_namespace(xp):
-        import jax
-
-        if isinstance(x, jax.core.Tracer):  # a loop in the compiled function, not one copy of the model for each part
-            whole = rows // size
-            parts = xp.reshape(x[: whole * size, ...], (whole, size, *x.shape[1:]))
-            answers = jax.lax.map(function, parts)
-            answers = xp.reshape(answers, (whole * size, *answers.shape[2:]))
-            return answers if whole * size == rows else xp.concat([answers, function(x[whole * size :, ...])])
-    # A function may return a view of memory that it uses again in the next call: copies.
-    below = (function(x[start : min(start + size, rows), ...]) for start in range(0, rows, size))
-    return xp.concat([xp.asarray(part, copy=True) for part in below])
-
-
-def map_draws(function: Callable[[kinds.Array], kinds.Array], predictions: kinds.Array) -> kinds.Array:
-    """Apply ``function`` to each draw ``predictions[:, k]`` and stack the answers along the last axis."""
-    xp = namespace(predictions)
-    if compat.is_jax_namespace(xp):
-        import jax
-
-        mapped: kinds.Array = jax.vmap(function, in_axes=1, out_axes=-1)(predictions)
-        return mapped
-    return xp.stack([function(predictions[:, k, ...]) for k in range(predictions.shape[1])], axis=-1)
-
-
-def rematerialised_sum(
-    function: Callable[[Start], kinds.Array], starts: NDArray[np.int64], like: kinds.Array
-) -> kinds.Array:
-    """The sum of ``function(start)`` over blocks, whose intermediates are computed again for gradients, not kept.
-
-    ``starts`` are indices on the host; the function gets each as an integer, or as a traced scalar on JAX.
-    """
-    xp = namespace(like)
-    if compat.is_jax_namespace(xp):
-        import jax
-
-        body = jax.checkpoint(function)
-        first = jax.eval_shape(body, starts[0])
-        zero = jax.tree.map(lambda leaf: xp.zeros(leaf.shape, dtype=leaf.dtype), first)
-        total: kinds.Array = jax.lax.scan(lambda carry, start: (carry + body(start), None), zero, starts)[0]
-        return total
-    parts: list[kinds.Array] = []
-    for start in starts.tolist():
-        if compat.is_torch_namespace(xp):
-            from torch.utils.checkpoint import checkpoint
-
-            parts.append(checkpoint(function, start, use_reentrant=False))
-        else:
-            parts.append(function(start))
-    return sum(parts[1:], start=parts[0])
+def first(rows: kinds.Array | tuple[kinds.Array, ...]) -> kinds.Array:
+    """Rows, or the first of several inputs."""
+    return rows[0] if isinstance(rows, tuple) else rows
 
 
 def add_rows(target: kinds.Array, index: kinds.Array, rows: kinds.Array) -> kinds.Array:
@@ -351,26 +290,10 @@ def add_rows(target: kinds.Array, index: kinds.Array, rows: kinds.Array) -> kind
     return target
 
 
-def stacked(items: list[Item]) -> list[Item]:
-    """Tuples of arrays as `fold` takes them: on JAX one tuple of arrays with the items along the first axis."""
-    if not items or not compat.is_jax_array(items[0][0]):
-        return items
-    import jax
-
-    one: list[Item] = jax.tree.map(lambda *leaves: namespace(*leaves).stack(leaves), *items)
-    return one
-
-
-def fold(step: Callable[[kinds.Array, Item], kinds.Array], carry: kinds.Array, items: list[Item]) -> kinds.Array:
-    """``carry = step(carry, item)`` for each of the `stacked` items; on JAX a loop in the compiled function."""
-    if compat.is_jax_array(carry) and items:
-        import jax
-
-        carry, _ = jax.lax.scan(lambda c, item: (step(c, item), None), carry, items)
-        return carry
-    for item in items:
-        carry = step(carry, item)
-    return carry
+def cells(x: kinds.Array, index: kinds.Array, run: slice) -> kinds.Array:
+    """``x[index, run]``: some columns of some rows; `take` of a strided slice would copy all rows first."""
+    xp = namespace(x)
+    return x[index, run] if backend(xp) in ("numpy", "torch", "cupy") else xp.take(x[:, run], index, axis=0)
 
 
 def fetch(arrays: Sequence[kinds.Array]) -> list[HostArray]:

@@ -43,23 +43,27 @@ PARAMETERS = {
     "X": """X : array (n, ...), table, or tuple or dict of arrays
         The rows to measure on: a NumPy, CuPy, JAX or torch array, which stays where it is, or nested lists. A table of
         pandas, polars or pyarrow reaches the model as such a table. Several inputs are passed as ``model(*X)`` or
-        ``model(**X)``; a feature is then one of them, ``(input, slice)`` or ``(input, mask)``.""",
+        ``model(**X)``; a feature is then one of them, ``(input, part)`` with slices or a mask, or a list of these.""",
     "y": """y : array (n, ...), optional
-        Labels; not needed for ``loss="prediction_shift"``.""",
-    "loss": """loss : str, callable, Metric or a list of these, optional
+        Labels; not needed for ``loss="prediction_shift"``. For several tasks a mapping from their names to labels.""",
+    "loss": """loss : str, callable, Metric, a list or a mapping of these, optional
         What "worse" means. By default the one that fits the model: log loss for a classifier with probabilities,
         zero-one for one without, squared error for a regressor or a function of numbers; ``result.why_loss`` says which
         of these it was. Names are ``"squared_error"``, ``"absolute_error"``, ``"log_loss"`` (probabilities),
         ``"cross_entropy"`` (logits), ``"zero_one"``, ``"hinge"``, ``"huber"``, ``"pinball"``, ``"poisson_deviance"``,
         ``"prediction_shift"``, and the metrics ``"auc"``, ``"r2"``, ``"rmse"``, ``"accuracy"`` (as 1 - AUC, 1 - R2,
         RMSE, 1 - accuracy). A function ``loss(y, prediction) -> (m,)`` returns one loss per row; a `Metric` is of all
-        rows together. With a list the model is evaluated once, and the results come back as a mapping.""",
+        rows together. With a list the model is evaluated once, and the results come back as a mapping. For tasks of one
+        network, ``{name: (output, loss)}``: an output is a name, a place or a function, as in `rl.models.torch`; a task
+        may bring its labels, ``(output, y, loss)``.""",
     "compare": """compare : {"difference", "ratio"}
         Mean loss with the feature replaced minus, or divided by, the mean loss as it is.""",
     "features": """features : optional
         What to measure: None for each column; a list of indices or names, with tuples of them as groups that are
-        replaced together; a mapping from names to columns; for rows of several dimensions an integer mask of the shape
-        of a row, one number for each group.""",
+        replaced together; a mapping from names to columns. Of rows of several dimensions also parts by slices along
+        their axes, ``{"red": np.s_[0], "last step": np.s_[:, -1:]}``, or by masks of booleans of the shape of a row;
+        or an integer mask of that shape, one number for each group, in which negative entries are left alone. Groups
+        may overlap. `reliance.features` makes every channel, position, patch or window.""",
     "weights": """weights : array (n,), optional
         Weights of the rows' losses. As donors, all rows count equally.""",
     "rng": """rng : int, SeedSequence or Generator, optional

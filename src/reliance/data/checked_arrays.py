@@ -114,9 +114,14 @@ def _host_finite(x: NDArray[np.floating]) -> bool:
     return all(bool(np.isfinite(x[start : start + step]).all()) for start in range(0, len(x), step))
 
 
+def check_labels_finite(y: Array, name: str) -> None:
+    if not _all_finite(y):
+        raise ValueError(f"{name} holds NaN or infinite values: drop those rows, a loss cannot be computed for them")
+
+
 def check_finite(X: Array, y: Array | None) -> None:
-    if y is not None and not _all_finite(y):
-        raise ValueError("y holds NaN or infinite values: drop those rows, a loss cannot be computed for them")
+    if y is not None:
+        check_labels_finite(y, "y")
     if not _all_finite(X):
         warn("X holds NaN or infinite values. They are passed on as they are: fine if the model takes them.")
 

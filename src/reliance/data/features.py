@@ -1,4 +1,4 @@
-"""What is replaced: single columns, groups of columns, integer masks, each with a name."""
+"""What is replaced: single columns, groups of columns, parts of a row by slices or masks, each with a name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy as np
 
 from reliance._core.arrays import is_array, to_host
 from reliance._core.kinds import HostArray
-from reliance._core.words import listed, short, shown
+from reliance._core.streams import Indices
+from reliance._core.words import closest, short, shown
+from reliance.data import indexing
 from reliance.data.passed import FeaturesLike
 
 
@@ -71,10 +73,11 @@ def resolve_features(
 
     Parameters
     ----------
-    features : None, sequence, mapping or integer mask
-        None: each column. A sequence of indices, names, or tuples of these as groups. A mapping from a group's name to
-        its columns. For inputs of several dimensions, an integer array of the features' shape: one group for each
-        distinct non-negative integer, negative entries are left alone.
+    features : None, sequence, mapping or mask
+        None: each column. A sequence of indices, names, slicings such as ``np.s_[0, 2:5]``, or tuples of indices and
+        names as groups. A mapping from a group's name to its columns, a slicing, an index of the first axis, or a mask
+        of booleans. For inputs of several dimensions, an integer array of the features' shape: one group for each
+        distinct non-negative integer, negative entries are left alone. Or masks of booleans, one below the other.
     names : sequence of str or None
     shape : tuple of int
         Shape of one row's features.
@@ -86,12 +89,13 @@ def resolve_features(
         one = shown(features)
         remedy = "list(range(start, stop)), or names" if isinstance(features, slice) else f"[{one}]"
         raise TypeError(f"features={one} is not a list: pass {remedy}")
+    entries = indexing.grid(shape)
     if is_array(features) and len(features.shape) > 1:
-        found = _from_mask(to_host(features), shape)
+        found = _from_array(to_host(features), shape, entries)
     elif isinstance(features, Mapping):
-        found = [Feature(str(name), _columns(spec, labels, short(str(name)))) for name, spec in features.items()]
+        found = [Feature(str(name), _group(spec, labels, entries, str(name))) for name, spec in features.items()]
     else:
-        found = [_from_entry(entry, labels) for entry in _entries(features)]
+        found = [_from_entry(entry, labels, entries) for entry in _entries(features)]
     if not found:
         raise ValueError("features is empty: name at least one feature, or pass None for all")
     _check_distinct(found)
@@ -103,12 +107,20 @@ def _entries(given: Iterable[object]) -> list[object]:
     if is_array(given):
         host = to_host(given)
         if host.dtype.kind == "b":
-            raise TypeError("features is a mask of booleans: pass the positions, np.flatnonzero(mask)")
+            raise TypeError(
+                "features is a mask of booleans: pass the positions, np.flatnonzero(mask), or as one group "
+                "{'name': mask}"
+            )
         return list(host.tolist())
     return [to_host(entry).item() if is_array(entry) and len(entry.shape) == 0 else entry for entry in given]
 
 
-def _from_entry(entry: object, labels: tuple[str, ...]) -> Feature:
+def _from_entry(entry: object, labels: tuple[str, ...], entries: Indices) -> Feature:
+    if indexing.is_mask(entry):
+        raise TypeError("features holds a mask of booleans, which has no name: pass {'name': mask}")
+    if indexing.is_slicing(entry):
+        name = f"x[{indexing.written(entry)}]"
+        return Feature(name, _as_columns(indexing.positions(entry, entries, f"features: {name}")))
     if isinstance(entry, tuple | list | set | frozenset) or is_array(entry):
         columns = _columns(entry, labels, shown(entry))
         return Feature("+".join(labels[j] for j in columns), columns)
@@ -116,12 +128,27 @@ def _from_entry(entry: object, labels: tuple[str, ...]) -> Feature:
     return Feature(labels[column], (column,))
 
 
+def _group(spec: object, labels: tuple[str, ...], entries: Indices, name: str) -> tuple[int, ...]:
+    """The columns of a named group: np.s_[0] is the number 0, the first channel of an image, not its first pixel."""
+    first = isinstance(spec, int | np.integer) and not isinstance(spec, bool) and entries.ndim > 1
+    if first or indexing.is_slicing(spec) or indexing.is_mask(spec):
+        return _as_columns(indexing.positions(spec, entries, f"features: group {short(name)}"))
+    return _columns(spec, labels, short(name))
+
+
+def _as_columns(found: Indices) -> tuple[int, ...]:
+    return tuple(map(int, found))
+
+
 def _columns(spec: object, labels: tuple[str, ...], group: str) -> tuple[int, ...]:
-    """The columns of one group."""
+    """The columns of one group, from indices and names."""
     if isinstance(spec, str | int | np.integer):
         return (_column(spec, labels),)
     if not isinstance(spec, Iterable):
-        raise TypeError(f"features: group {short(group)} is {shown(spec)}: give an index, a name or a list of these")
+        raise TypeError(
+            f"features: group {short(group)} is {shown(spec)}: give an index, a name, a list of these, a slicing such "
+            "as np.s_[0, 2:5], or a mask"
+        )
     columns = [_column(entry, labels) for entry in _entries(spec)]
     if not columns:
         raise ValueError(f"features: group {short(group)} is empty: give it at least one column or leave it out")
@@ -136,7 +163,7 @@ def _columns(spec: object, labels: tuple[str, ...], group: str) -> tuple[int, ..
 def _column(entry: object, labels: tuple[str, ...]) -> int:
     if isinstance(entry, str):
         if entry not in labels:
-            raise ValueError(f"features names {shown(entry)}, which X does not have: the names are {listed(labels)}")
+            raise ValueError(f"features names {shown(entry)}, which X does not have: {closest(entry, labels)}")
         return labels.index(entry)
     if isinstance(entry, bool | np.bool_) or not isinstance(entry, int | np.integer):
         raise TypeError(f"features holds {shown(entry)}: give an index, a name or a tuple of these")
@@ -146,39 +173,39 @@ def _column(entry: object, labels: tuple[str, ...]) -> int:
     return index % len(labels)
 
 
-def _from_mask(mask: HostArray, shape: tuple[int, ...]) -> list[Feature]:
-    if mask.shape != shape:
+def _from_array(given: HostArray, shape: tuple[int, ...], entries: Indices) -> list[Feature]:
+    """Groups by their numbers in a mask of the shape of a row, or by masks of booleans, one below the other."""
+    if given.dtype.kind == "b" and given.shape[1:] == shape:
+        stacked = [indexing.positions(mask, entries, f"features: mask {k}") for k, mask in enumerate(given)]
+        return [Feature(str(k), _as_columns(one)) for k, one in enumerate(stacked)]
+    if given.shape != shape:
         raise ValueError(
-            f"features is a mask of shape {mask.shape}, but a row of X has shape {shape}: the mask must have that shape"
+            f"features is a mask of shape {given.shape}, but a row of X has shape {shape}: the mask must have that "
+            "shape; masks of booleans may stand one below the other"
         )
-    if mask.dtype.kind not in "iu":
-        raise TypeError(f"features is a mask of dtype {mask.dtype}: give integers, one number for each group")
-    flat = mask.reshape(-1)
+    if given.dtype.kind not in "iu":
+        raise TypeError(
+            f"features is a mask of dtype {given.dtype}: give integers, one number for each group, or {{'name': mask}}"
+        )
+    flat = given.reshape(-1)
     # One sort for all groups, not one pass over the mask for each.
     order = np.argsort(flat, kind="stable")
     numbers, starts = np.unique(flat[order], return_index=True)
     groups = np.split(order, starts[1:])
-    return [Feature(str(k), tuple(map(int, g))) for k, g in zip(numbers, groups, strict=True) if k >= 0]
+    found = [Feature(str(k), _as_columns(g)) for k, g in zip(numbers, groups, strict=True) if k >= 0]
+    if not found:
+        raise ValueError("features is a mask of negative numbers, which are left alone: number a group 0 or higher")
+    return found
 
 
 def _check_distinct(found: Sequence[Feature]) -> None:
-    """No feature twice, no two groups that share a column; a column may be measured alone and in one group."""
-    seen: dict[tuple[int, ...], str] = {}
+    """No feature twice, under one name or two. Groups may overlap: windows do."""
+    seen: set[tuple[int, ...]] = set()
     named: set[str] = set()
-    owner: dict[int, str] = {}
     for feature in found:
         if feature.columns in seen:
             raise ValueError(f"features holds {shown(feature.name)} twice: name each feature once")
         if feature.name in named:
             raise ValueError(f"features: two groups are called {shown(feature.name)}: give them different names")
-        seen[feature.columns] = feature.name
+        seen.add(feature.columns)
         named.add(feature.name)
-        if len(feature.columns) == 1:
-            continue
-        for column in feature.columns:
-            if column in owner:
-                raise ValueError(
-                    f"features: groups {shown(owner[column])} and {shown(feature.name)} overlap in column {column}: "
-                    "make them disjoint or measure them in separate calls"
-                )
-            owner[column] = feature.name

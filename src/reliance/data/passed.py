@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set, Sized
+from types import EllipsisType
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -54,10 +55,10 @@ DataLike: TypeAlias = Sized
 # Rows, once they were looked at: an array or a table.
 RowsLike: TypeAlias = Array | TableLike
 
-# A column by its name or index; several of them are one feature, as is a part of one of several inputs. In words: each
-# of a list, or of a mapping from names of groups to their columns; or a mask of integers of the shape of a row.
+# A column by its name or index; several of them are one feature, as is a part of a row: what NumPy would index it with
+# (np.s_[0, 2:5]) or a mask of booleans, of several inputs with the input before it. In words: each of a list, or of a
+# mapping from names of groups to them; or a mask of integers of the shape of a row.
 ColumnLike: TypeAlias = str | int | np.integer
-GroupLike: TypeAlias = (
-    ColumnLike | Sequence[ColumnLike] | Set[ColumnLike] | tuple[ColumnLike, slice | Sequence[object] | Shaped] | Shaped
-)
+PartLike: TypeAlias = slice | EllipsisType | tuple[object, ...] | Shaped
+GroupLike: TypeAlias = ColumnLike | Sequence[ColumnLike] | Set[ColumnLike] | PartLike | Sequence[PartLike]
 FeaturesLike: TypeAlias = Sequence[GroupLike] | Mapping[str, GroupLike] | Shaped | None

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from reliance._core import arrays
 from reliance._core.kinds import Array, Device, HostArray, Namespace
 from reliance.data import several_inputs, tables
-from reliance.data.checked_arrays import as_array, check_companion, check_finite, check_rows, checked_weights
+from reliance.data.checked_arrays import (
+    as_array,
+    check_companion,
+    check_finite,
+    check_labels_finite,
+    check_rows,
+    checked_weights,
+)
 from reliance.data.features import Feature, column_names, resolve_features
 from reliance.data.passed import FeaturesLike
 from reliance.data.several_inputs import Inputs
@@ -111,6 +118,7 @@ class Rows:
             flat=self.xp.take(self.flat, index, axis=0),
             y=None if self.y is None else arrays.namespace(self.y).take(self.y, index, axis=0),
             weights=None if self.weights is None else self.weights[ids],
+            inputs=None if self.inputs is None else self.inputs.take(index),
         )
 
     def head(self, n: int) -> Rows:
@@ -120,6 +128,7 @@ class Rows:
             flat=self.flat[:n, :],
             y=None if self.y is None else self.y[:n, ...],
             weights=None if self.weights is None else self.weights[:n],
+            inputs=None if self.inputs is None else self.inputs.head(n),
         )
 
 
@@ -138,20 +147,31 @@ def read(
         X, names = table.array, table.names if names is None else names
     inputs = several_inputs.read(X, features, names) if several_inputs.is_several(X) else None
     rows = as_array(X, "X") if inputs is None else inputs.array
-    labels = None if y is None else as_array(y, "y")
+    found = None if y is None else as_array(y, "y")
     weighing = None if weights is None else as_array(weights, "weights")
     check_rows(rows)
-    check_companion(rows, labels, "y")
+    check_companion(rows, found, "y")
     check_companion(rows, weighing, "weights")
-    check_finite(rows, labels)
+    check_finite(rows, found)
     shape = tuple(rows.shape[1:])
     return Rows(
         flat=arrays.namespace(rows).reshape(rows, (rows.shape[0], -1)),
         shape=shape,
-        y=labels,
+        y=found,
         weights=None if weighing is None else checked_weights(weighing),
         features=resolve_features(features, names, shape) if inputs is None else inputs.features,
         names=column_names(names if inputs is None else inputs.names, shape),
         table=table,
         inputs=inputs,
     )
+
+
+def labels(rows: Rows, y: object, name: str, moved: bool = False) -> Array | None:
+    """Further labels of rows that are read, checked as y is; ``moved``: the rows went elsewhere, and so do these."""
+    if y is None:
+        return None
+    given = as_array(y, name)
+    found = arrays.beside(given, rows.flat) if moved else given
+    check_companion(rows.flat, found, name)
+    check_labels_finite(found, name)
+    return found

@@ -1,19 +1,18 @@
 """Several inputs of a model: a tuple or a mapping of arrays, of which a feature is one input, or a part of one.
 
-The engine moves row numbers. Each input is cut into pieces, such that a feature is a set of whole pieces, and a piece
-is one column that holds the number of the row it is taken from. Before the model is called, the pieces are put together
-again from those rows. So inputs of any shape and type are exchanged as they are, by the same engine.
+Each input is cut into pieces, such that a feature is a set of whole pieces. What is no number to compute with has a
+code elsewhere in the library; here the code of a piece is the number of the row that it belongs to. The engine
+exchanges the inputs themselves (see `reliance.engine.input_stores`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reliance._core.arrays import (
     describe,
@@ -21,12 +20,13 @@ from reliance._core.arrays import (
     from_host,
     index_dtype,
     is_array,
-    itemsize,
     namespace,
     to_host,
 )
 from reliance._core.kinds import Array, HostArray
+from reliance._core.streams import Indices
 from reliance._core.words import listed, shown
+from reliance.data import indexing
 from reliance.data.features import Feature
 from reliance.data.kinds import check_kind
 
@@ -49,24 +49,24 @@ class Inputs:
     parts : dict from names to arrays (n, ...)
     named : bool
         Whether the model takes them by name, ``model(**inputs)``, or in their order, ``model(*inputs)``.
-    pieces : tuple of (name, mask)
-        Which input, and which entries of a row of it, a host array of booleans; None: all of them.
+    pieces : tuple of (name, positions)
+        Which input, and which entries of a row of it, among all in their order; None: all of them.
     features : tuple of Feature
         Whose columns are pieces.
     """
 
     parts: dict[Name, Array]
     named: bool
-    pieces: tuple[tuple[Name, NDArray[np.bool_] | None], ...]
+    pieces: tuple[tuple[Name, Indices | None], ...]
     features: tuple[Feature, ...]
 
     @property
     def array(self) -> Array:
-        """``(n, pieces)``: from which row each piece of each row is taken, in the beginning from the row itself."""
+        """``(n, pieces)``: the number of each row, for each of its pieces; takes no memory where arrays have views."""
         first = next(iter(self.parts.values()))
         xp, dev = namespace(first), device(first)
-        own = np.broadcast_to(np.arange(first.shape[0])[:, None], (first.shape[0], len(self.pieces)))
-        return from_host(np.ascontiguousarray(own), xp, dev, index_dtype(xp))
+        own = from_host(np.arange(first.shape[0])[:, None], xp, dev, index_dtype(xp))
+        return xp.broadcast_to(own, (first.shape[0], len(self.pieces)))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,34 +74,38 @@ class Inputs:
         return tuple(f"{name}, piece {k}" for k, (name, _) in enumerate(self.pieces))
 
     @property
-    def row_bytes(self) -> int:
-        """Of all inputs of a row."""
-        return sum(math.prod(part.shape[1:]) * itemsize(part) for part in self.parts.values())
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of a row of each input."""
+        return tuple(tuple(part.shape[1:]) for part in self.parts.values())
+
+    def columns(self, feature: Feature) -> tuple[tuple[int, ...], ...]:
+        """For each input, which entries of a row belong to a feature."""
+        found: dict[Name, list[Indices]] = {name: [] for name in self.parts}
+        for piece in feature.columns:
+            name, at = self.pieces[piece]
+            found[name].append(np.arange(math.prod(self.parts[name].shape[1:])) if at is None else at)
+        return tuple(tuple(np.sort(np.concatenate(own)).tolist()) if own else () for own in found.values())
 
     def values(self, feature: Feature) -> HostArray:
         """``(n, g)`` on the host: every entry of a row that belongs to a feature, of whichever inputs."""
         found = []
-        for column in feature.columns:
-            name, mask = self.pieces[column]
-            part = to_host(self.parts[name])
-            flat = part.reshape(part.shape[0], -1)
-            found.append(flat if mask is None else flat[:, mask.reshape(-1)])
+        for part, columns in zip(self.parts.values(), self.columns(feature), strict=True):
+            xp = namespace(part)
+            flat = xp.reshape(part, (part.shape[0], -1))
+            runs = Feature(feature.name, columns).runs if columns else ()
+            found += [to_host(flat[:, run]) for run in runs]
         return np.concatenate(found, axis=1)
 
-    def assembler(self) -> Callable[[Array], dict[Name, Array]]:
-        """The function that puts inputs together from row numbers ``(m, pieces)``."""
-        first = next(iter(self.parts.values()))
-        xp, dev = namespace(first), device(first)
-        masks = [None if mask is None else from_host(mask, xp, dev) for _, mask in self.pieces]
+    def take(self, index: Array) -> Inputs:
+        """Some of the rows, by an index on their device."""
+        return self._each(lambda part: namespace(part).take(part, index, axis=0))
 
-        def put_together(block: Array) -> dict[Name, Array]:
-            made: dict[Name, Array] = {}
-            for column, ((name, _), mask) in enumerate(zip(self.pieces, masks, strict=True)):
-                taken = xp.take(self.parts[name], block[:, column], axis=0)
-                made[name] = taken if mask is None or name not in made else xp.where(mask, taken, made[name])
-            return made
+    def head(self, n: int) -> Inputs:
+        """The first n rows."""
+        return self._each(lambda part: part[:n, ...])
 
-        return put_together
+    def _each(self, change: Callable[[Array], Array]) -> Inputs:
+        return replace(self, parts={name: change(part) for name, part in self.parts.items()})
 
 
 def read(X: Mapping[Name, Array] | tuple[Array, ...], features: object, names: Sequence[str] | None) -> Inputs:
@@ -122,15 +126,15 @@ def read(X: Mapping[Name, Array] | tuple[Array, ...], features: object, names: S
                 f"X[{shown(name)}] has {part.shape[0]} rows but X[{shown(first_name)}] has {first.shape[0]}: they must "
                 "agree"
             )
-    chosen = _masks(_by_name(features, parts), parts)
-    pieces: list[tuple[Name, NDArray[np.bool_] | None]] = []
+    chosen = _chosen(_by_name(features, parts), parts)
+    pieces: list[tuple[Name, Indices | None]] = []
     columns: dict[str, list[int]] = {feature: [] for feature in chosen}
     for name, part in parts.items():
-        here = {feature: masks[name] for feature, masks in chosen.items() if name in masks}
-        for mask, owners in _cut(here, tuple(part.shape[1:])):
-            for feature in owners:
-                columns[feature].append(len(pieces))
-            pieces.append((name, mask))
+        here = {feature: own[name] for feature, own in chosen.items() if name in own}
+        cut, owned = _cut(here, math.prod(part.shape[1:]))
+        for feature, own in owned.items():
+            columns[feature] += [len(pieces) + k for k in own]
+        pieces += [(name, at) for at in cut]
     found = tuple(Feature(feature, tuple(place)) for feature, place in columns.items())
     return Inputs(parts, isinstance(X, Mapping), tuple(pieces), found)
 
@@ -164,48 +168,38 @@ def _label(name: object) -> str:
     return name if isinstance(name, str) else f"input {name}"
 
 
-def _masks(wanted: dict[str, list[object]], parts: dict[Name, Array]) -> dict[str, dict[Name, NDArray[np.bool_]]]:
-    """For each feature and each input that it touches, which entries of a row belong to it."""
-    found: dict[str, dict[Name, NDArray[np.bool_]]] = {}
+def _chosen(wanted: dict[str, list[object]], parts: dict[Name, Array]) -> dict[str, dict[Name, Indices]]:
+    """For each feature and each input that it touches, which entries of a row belong to it, in increasing order."""
+    found: dict[str, dict[Name, Indices]] = {}
+    grids = {name: indexing.grid(tuple(part.shape[1:])) for name, part in parts.items()}
     for feature, members in wanted.items():
-        found[feature] = {}
+        own = found.setdefault(feature, {})
         for member in members:
             name, where = member if isinstance(member, tuple) and len(member) == 2 else (member, None)
             if not isinstance(name, Hashable) or isinstance(name, bool) or name not in parts:
                 raise ValueError(f"features: {shown(feature)} names the input {shown(name)}, but X has {listed(parts)}")
-            mask = _mask(where, tuple(parts[name].shape[1:]), f"features: {feature!r}, input {name!r}")
-            found[feature][name] = found[feature].get(name, np.zeros_like(mask)) | mask
+            at = grids[name].reshape(-1)
+            if where is not None:
+                at = indexing.positions(where, grids[name], f"features: {shown(feature)}, input {shown(name)}")
+            own[name] = np.union1d(own[name], at) if name in own else at
+        if not own:
+            raise ValueError(f"features: group {shown(feature)} is empty: give it an input or a part of one")
     return found
 
 
-def _mask(where: object, shape: tuple[int, ...], what: str) -> NDArray[np.bool_]:
-    mask = np.zeros(shape, dtype=bool)
-    if where is None:
-        return ~mask
-    if isinstance(where, slice | int | np.integer) and not isinstance(where, bool) and shape:
-        mask[where] = True
-    else:
-        given = to_host(where) if is_array(where) else np.asarray(where)
-        if given.dtype != np.bool_ or given.shape != shape:
-            raise ValueError(
-                f"{what}: pass a slice of the first axis of a row, or a boolean mask of the shape {shape} of a row"
-            )
-        mask |= given
-    if not mask.any():
-        raise ValueError(f"{what}: {shown(where)} chooses nothing of a row of the shape {shape}")
-    return mask
+def _cut(here: dict[str, Indices], width: int) -> tuple[list[Indices | None], dict[str, list[int]]]:
+    """The pieces of an input, entries that the same features hold; and which pieces are each feature's.
 
-
-def _cut(
-    here: dict[str, NDArray[np.bool_]], shape: tuple[int, ...]
-) -> list[tuple[NDArray[np.bool_] | None, list[str]]]:
-    """The pieces of an input: entries that the same features hold, and which features these are."""
-    if not here:
-        return [(None, [])]
-    owners = np.stack([mask.reshape(-1) for mask in here.values()])  # (features, entries)
-    kinds, which = np.unique(owners, axis=1, return_inverse=True)
-    names, found = list(here), []
-    for k in range(kinds.shape[1]):
-        mask = None if kinds.shape[1] == 1 else (which.reshape(-1) == k).reshape(shape)
-        found.append((mask, [names[f] for f in np.flatnonzero(kinds[:, k])]))
-    return found
+    Each feature splits the pieces that it meets only in part, so the work is that of the entries that features name,
+    not of all entries for each feature.
+    """
+    piece, count = np.zeros(width, dtype=np.int64), 1
+    for at in here.values():
+        met, label = np.unique(piece[at], return_inverse=True)
+        piece[at] = count + label
+        count += len(met)
+    numbers, piece = np.unique(piece, return_inverse=True)
+    order = np.argsort(piece, kind="stable")
+    cut: list[Indices | None] = list(np.split(order, np.cumsum(np.bincount(piece))[:-1]))
+    owned = {feature: np.unique(piece[at]).tolist() for feature, at in here.items()}
+    return [None] if len(numbers) == 1 else cut, owned

@@ -106,11 +106,21 @@ class Table:
         native = self._frame[:, j].to_native()
         return str(getattr(native, "dtype" if hasattr(type(native), "dtype") else "type"))
 
-    def texts(self, j: int) -> tuple[str, ...]:
-        """The value behind each code of a column, in words."""
+    def is_categorical(self, j: int) -> bool:
+        """Whether a column is of a type of categories."""
+        import narwhals as nw
+
+        return self._frame[:, j].dtype in (nw.Categorical, nw.Enum)
+
+    def values(self, j: int) -> list[object]:
+        """The value behind each code of a column; None if it is missing."""
         values = self._frame[:, j][self._speakers[j]]
         pairs = zip(values.to_list(), values.is_null().to_list(), strict=True)
-        return tuple("missing" if absent or value != value else str(value) for value, absent in pairs)
+        return [None if absent or value != value else value for value, absent in pairs]
+
+    def texts(self, j: int) -> tuple[str, ...]:
+        """The value behind each code of a column, in words."""
+        return tuple("missing" if value is None else str(value) for value in self.values(j))
 
     def decode(self, block: HostArray) -> object:
         """Rows of the engine, ``(m, P)``, as a table of the user's own kind with the user's own types."""

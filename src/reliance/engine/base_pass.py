@@ -9,13 +9,12 @@ import numpy as np
 from reliance._core import arrays
 from reliance._core.kinds import Array, HostArray
 from reliance._core.words import shown
-from reliance.engine import rounding
+from reliance.engine import kernels, rounding
 from reliance.engine.executors import Base, Caller, Context
-from reliance.engine.kernels import Predict
+from reliance.engine.kernels import Block, Predict
 from reliance.engine.problems import Problem
 from reliance.engine.rounding import Slack
 from reliance.engine.shapes import block_rows, even
-from reliance.engine.stores import equal
 from reliance.losses import checks as loss_checks
 from reliance.losses import functions as _losses
 from reliance.losses.functions import Metric
@@ -70,15 +69,15 @@ def _probe(problem: Problem, call: Caller, predictions: Array) -> Slack:
     chosen = rounding.probe(problem.n, most)
     rows, at = (arrays.from_host(i, xp, problem.device, arrays.index_dtype(xp)) for i in chosen)
     if not arrays.is_mutable(xp):
-        data = (problem.flat, at, rows, predictions)
+        data = (store.whole, at, rows, predictions)
         found: Slack = call.run(_traced_probe, Context((), store.shape), len(chosen[1]), data)
         return found
     with unchecked(problem.model.source) if _lent(problem) is not None else nullcontext():
-        again = call(store.model_input(xp.take(problem.flat, at, axis=0), len(chosen[1])))
+        again = call(store.model_input(store.gathered(at), len(chosen[1])))
     return rounding.measured(predictions, rows, again[len(chosen[1]) - len(chosen[0]) :, ...])
 
 
-def _traced_probe(context: Context, predict: Predict, X: Array, at: Array, rows: Array, predictions: Array) -> Slack:
+def _traced_probe(context: Context, predict: Predict, X: Block, at: Array, rows: Array, predictions: Array) -> Slack:
     again = _traced_base(context, predict, X, at)
     return rounding.measured(predictions, rows, again[at.shape[0] - rows.shape[0] :, ...])
 
@@ -109,13 +108,13 @@ def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
             at = np.minimum(np.arange(start, start + rows), problem.n - 1)
             index = arrays.from_host(at, xp, problem.device, arrays.index_dtype(xp))
             context = Context((), store.shape)
-            answers.append(call.run(_traced_base, context, rows, (problem.flat, index)))
+            answers.append(call.run(_traced_base, context, rows, (store.whole, index)))
             continue
         # The model gets a copy, never the user's own array, and the copy is compared afterwards.
         store.repeat(buffer, part, 1)
         answers.append(xp.asarray(call(store.model_input(buffer, len(part))), copy=True))
-        same = equal(buffer[: len(part), :], problem.flat[start : part.stop, :])
-        untouched = xp.logical_and(untouched, same)
+        same = store.holds(buffer, part, 1, None)
+        untouched = untouched if same is None else xp.logical_and(untouched, same)
     check_device(answers[0], problem.flat, problem.model)
     predictions = answers[0] if len(answers) == 1 else xp.concat(answers)
     predictions = predictions[: problem.n, ...]
@@ -133,7 +132,6 @@ def _lent(problem: Problem) -> HostArray | None:
     return None
 
 
-def _traced_base(context: Context, predict: Predict, X: Array, rows: Array) -> Array:
-    xp = arrays.namespace(X)
-    answer: Array = predict(xp.reshape(xp.take(X, rows, axis=0), (rows.shape[0], *context.shape)))
+def _traced_base(context: Context, predict: Predict, X: Block, rows: Array) -> Array:
+    answer: Array = predict(kernels.shaped(kernels.taken(X, rows), context.shape))
     return answer

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from reliance._core.arrays import Array, from_host, itemsize, namespace
 from reliance.data.features import Feature
-from reliance.engine.stores import ArrayStore, Store
+from reliance.data.rows import Rows
+from reliance.engine.stores import ArrayStore
 from reliance.plans import Rectangular
 from reliance.plans.protocol import Floats
 
@@ -41,7 +42,7 @@ class ConstantStore(ArrayStore):
     held: Array
 
     @classmethod
-    def over(cls, rows: Store, held: NDArray[Any]) -> ConstantStore:
+    def over(cls, rows: Rows, held: NDArray[Any]) -> ConstantStore:
         """The same rows, with values that are on the host."""
         return cls(rows.flat, rows.shape, from_host(held, rows.xp, rows.device, rows.flat.dtype))
 

@@ -94,6 +94,24 @@ class Evaluation:
         own = self.call if problem.model is self.problem.model else Caller(problem.model, self.call.limit)
         return dataclasses.replace(self, problem=problem, base=self.base if base is None else base, call=own)
 
+    def of_losses(self, places: Sequence[int]) -> Evaluation:
+        """Some of the losses alone."""
+        problem, base = self.problem, self.base
+        return dataclasses.replace(
+            self,
+            problem=dataclasses.replace(
+                problem,
+                losses=tuple(problem.losses[k] for k in places),
+                targets=tuple(problem.targets[k] for k in places),
+            ),
+            base=dataclasses.replace(
+                base,
+                targets=tuple(base.targets[k] for k in places),
+                losses=tuple(base.losses[k] for k in places),
+                host_losses=tuple(base.host_losses[k] for k in places),
+            ),
+        )
+
     def with_losses(
         self, functions: Sequence[Loss], targets: Sequence[Array], memory: int | None = None, behind: bool = False
     ) -> Evaluation:

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._core import arrays, tracing
+from reliance._core import arrays, loops, tracing
 from reliance._core.arrays import Array
 from reliance._core.checks import warn
 from reliance._core.kinds import HostArray
 from reliance.data.features import Feature
 from reliance.engine import kernels
-from reliance.engine.kernels import Lending, Part, Predict
-from reliance.engine.places import RowsAtPlaces
+from reliance.engine.kernels import Block, Lending, Part, Predict, RowShape
+from reliance.engine.places import Lenders, RowsAtPlaces
 from reliance.engine.problems import Problem
 from reliance.losses.functions import Loss, Metric
 from reliance.models.calling import Model, check_prediction, name_of
@@ -37,21 +37,21 @@ class Context(NamedTuple):
     """What a traced function depends on besides the model and its operands."""
 
     losses: tuple[Loss | Metric, ...]
-    shape: tuple[int, ...]
+    shape: RowShape
     limit: int | None = None
-    switched: Callable[[Any, Array, Array], Array] | None = None
+    switched: Callable[[Any, Array, Array], Block] | None = None
 
 
-def predict_rows(model: Model, block: Array, limit: int | None) -> Array:
+def predict_rows(model: Model, block: Block, limit: int | None) -> Array:
     """The predictions of a block, in calls of at most ``limit`` rows."""
 
-    def checked(part: Array) -> Array:
+    def checked(part: Block) -> Array:
         answer = model.predict(part)
-        check_prediction(answer, part, model)
+        check_prediction(answer, arrays.first(part), model)
         return answer
 
-    rows = block.shape[0]
-    return checked(block) if limit is None or limit >= rows else arrays.map_parts(checked, block, limit)
+    rows = arrays.first(block).shape[0]
+    return checked(block) if limit is None or limit >= rows else loops.map_parts(checked, block, limit)
 
 
 class Caller:
@@ -65,13 +65,13 @@ class Caller:
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self._baked: tracing.Baked = {}
 
-    def __call__(self, block: Array) -> Array:
+    def __call__(self, block: Block) -> Array:
         while True:
             try:
                 with np.errstate(**self._errors):  # as the user has set it: the engine's own operations are quiet
                     return predict_rows(self.model, block, self.limit)
             except Exception as error:
-                self._recover(block.shape[0], error)
+                self._recover(arrays.first(block).shape[0], error)
 
     def run(self, function: Callable[..., Any], context: Context, rows: int, data: tuple[Any, ...]) -> Any:
         """``function(context, predict, *data)``, compiled by JAX unless the model cannot be traced."""
@@ -169,7 +169,7 @@ class InPlace:
         self.filled: tuple[range, int] | None = None
         self.replaced: Feature | None = None
         self.kept: Array | None = None
-        self.orders = RowsAtPlaces(plan, self._upload)
+        self.lenders = Lenders(problem.store, plan, self._upload)
 
     def open(self, tile: Tile) -> Opened:
         shape = (len(tile.rows), len(tile.columns))
@@ -182,7 +182,7 @@ class InPlace:
         users = self.plan.users(tile.columns)
         bounds = None if users.bounds is None else self._upload(users.bounds)
         signs = self.plan.contrasts(tile)
-        contrasts = None if signs is None else self._upload(signs)
+        contrasts = None if signs is None else self._upload(signs.astype(np.float64))
         return Opened(tile, shape, None, None, Lending(self._upload(users.flat), bounds), contrasts)
 
     def fill(self, rows: range, tile: Tile) -> None:
@@ -252,8 +252,7 @@ class InPlace:
         if self.replaced is not None and self.replaced is not feature:
             store.restore(self.buffer, rows, d, self.replaced)
             self._check(rows, d, feature)
-        order, donors = self.orders(feature), self.donors
-        store.swap(self.buffer, rows, d, feature, donors if order is None else kernels.at_places(order, donors))
+        self.lenders(feature).swap(self.buffer, rows, d, feature, self.donors)
         self.replaced = feature
         return self.call(store.model_input(self.buffer, len(rows) * d))
 
@@ -290,7 +289,8 @@ class Traced:
         index = self._upload(_padded_users(users, self.plan.n, len(tile.columns), d))
         bounds = None if users.bounds is None else self._upload(users.bounds)
         signs = self.plan.contrasts(tile)
-        contrasts = None if signs is None else self._upload(np.pad(signs, ((0, 0), (0, d - signs.shape[1]))))
+        sides = ((0, 0), (0, d - len(tile.columns)))
+        contrasts = None if signs is None else self._upload(np.pad(signs.astype(np.float64), sides))
         return Opened(tile, (self.plan.n, d), mask, None, Lending(index, bounds), contrasts)
 
     def fill(self, rows: range, tile: Tile) -> None:
@@ -362,7 +362,7 @@ def _traced_part(
     donors, order = borrowed
     donors = donors if order is None else kernels.at_places(order, donors)
     b, d = rows.shape[0], donors.shape[min(1, donors.ndim - 1)]  # donors (d,) or (b, d), values (b, d, g)
-    predictions = predict(xp.reshape(context.switched(operands, rows, donors), (b * d, *context.shape)))
+    predictions = predict(kernels.shaped(context.switched(operands, rows, donors), context.shape))
     repeated = tuple(kernels.repeat_rows(xp.take(t, rows, axis=0), d) for t in targets)
     kept = kernels.answers(context.losses, repeated, predictions, (b, d))
     own, slack = (kernels.repeat_rows(xp.take(a, rows, axis=0), d) for a in own)

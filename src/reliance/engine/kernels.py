@@ -14,6 +14,26 @@ from reliance.losses import functions as _losses
 from reliance.losses.functions import Loss, Metric
 from reliance.losses.outputs import is_whole
 
+# Of a row as the model takes it; of several inputs the shape of each.
+RowShape: TypeAlias = tuple[int, ...] | tuple[tuple[int, ...], ...]
+# What a model is called with: an array of rows, or a tuple of them for several inputs.
+Block: TypeAlias = Array | tuple[Array, ...]
+
+
+def shaped(block: Block, shape: RowShape) -> Block:
+    """Flat rows ``(m, P)`` as the model takes them."""
+    if not isinstance(block, tuple):
+        return namespace(block).reshape(block, (block.shape[0], *shape))
+    several = [own for own in shape if isinstance(own, tuple)]
+    return tuple(shaped(part, own) for part, own in zip(block, several, strict=True))
+
+
+def taken(rows: Block, index: Array) -> Block:
+    """Some rows, of each input if there are several."""
+    if isinstance(rows, tuple):
+        return tuple(taken(part, index) for part in rows)
+    return namespace(rows).take(rows, index, axis=0)
+
 
 def repeat_rows(x: Array, d: int) -> Array:
     """``(b, ...) -> (b * d, ...)``: each row d times, its copies side by side."""
@@ -56,6 +76,11 @@ def at_places(order: Array, places: Array) -> Array:
 def switched_operands(operands: tuple[Array, ...], rows: Array, donors: Array) -> Array:
     """`switched_rows` of the operands X and columns, and of the lenders if they are others."""
     return switched_rows(operands[0], rows, donors, *operands[1:])
+
+
+def switched_inputs(operands: tuple[tuple[Array, ...], ...], rows: Array, donors: Array) -> tuple[Array, ...]:
+    """`switched_operands` of each of several inputs."""
+    return tuple(switched_operands(own, rows, donors) for own in operands)
 
 
 def summed_rows(operands: tuple[Array, Array], rows: Array, donors: Array) -> Array:
@@ -220,7 +245,7 @@ def tile_sums(
     whole : bool
         Whether every cell is kept, too.
     contrasts : array (b, d) or None
-        What D is multiplied by in one more row sum.
+        What D is multiplied by in one more row sum, in the widest dtype of the device.
 
     Returns
     -------
@@ -239,7 +264,7 @@ def tile_sums(
         weighted = changes if weights is None else changes * weights[:, None]
         parts.insert(2, donor_sums(weighted, lending))
     if contrasts is not None:
-        parts.append(xp.sum(changes * xp.astype(contrasts, changes.dtype, copy=False), axis=1))
+        parts.append(_row_sums(changes * contrasts))
     parts.append(xp.astype(flags, changes.dtype, copy=False))
     return xp.concat([*parts, xp.reshape(changes, (-1,))] if whole else parts)
 
@@ -247,6 +272,10 @@ def tile_sums(
 def _weighted_sums(changes: Array, weights: Array | None, counts: Array | None) -> list[Array]:
     """Row sums of D, column sums of w D and row sums of D^2, (b,), (d,) and (b,), columns counted."""
     xp = namespace(changes)
+    if changes.shape[1] == 1 and counts is None:  # one draw: nothing to add up in a row
+        one = changes[:, 0]
+        weighted = one if weights is None else one * xp.astype(weights, one.dtype, copy=False)
+        return [one, xp.sum(weighted, keepdims=True), one * one]
     squares = changes * changes
     if changes.dtype == xp.float64:  # products: faster than sums, in float64 as exact, and never rounded to TF32
         b, d = changes.shape
@@ -258,6 +287,14 @@ def _weighted_sums(changes: Array, weights: Array | None, counts: Array | None) 
     if counts is not None:
         changes, squares = changes * counts, squares * counts
     return [xp.sum(changes, axis=1), xp.sum(weighted, axis=0), xp.sum(squares, axis=1)]
+
+
+def _row_sums(x: Array) -> Array:
+    """``(b, d) -> (b,)``, as `_weighted_sums` does it."""
+    xp = namespace(x)
+    if x.shape[1] == 1:
+        return x[:, 0]
+    return x @ xp.ones((x.shape[1],), dtype=x.dtype, device=device(x)) if x.dtype == xp.float64 else xp.sum(x, axis=1)
 
 
 def join(

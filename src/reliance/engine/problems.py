@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +18,13 @@ from reliance.data import rows as data
 from reliance.data.features import Feature
 from reliance.data.passed import FeaturesLike
 from reliance.data.rows import Rows
-from reliance.engine.stores import ArrayStore, Store
+from reliance.engine.input_stores import store_of
+from reliance.engine.stores import Store
+from reliance.losses import tasks
 from reliance.losses.checks import check_takes_weights
 from reliance.losses.functions import Loss, LossesLike, LossLike, Metric, compares_labels, resolve_all
-from reliance.models import adapting, calling, several_inputs
+from reliance.losses.tasks import Task
+from reliance.models import adapting, calling, several_inputs, several_outputs
 from reliance.models.calling import Model
 from reliance.models.default_losses import default_loss
 from reliance.models.responses import assigned, label_positions
@@ -121,7 +124,7 @@ class Problem:
         return dataclasses.replace(
             self,
             rows=rows,
-            store=ArrayStore(rows.flat, self.store.shape),
+            store=store_of(rows),
             targets=tuple(None if t is None else self.xp.take(t, index, axis=0) for t in self.targets),
             weights=None if self.weights is None else self.xp.take(self.weights, index, axis=0),
         )
@@ -141,18 +144,69 @@ def prepare(
     keeps: Sequence[str] = ("rows",),
 ) -> Problem:
     """Check the arguments that all methods share; ``keeps`` is what the method can keep."""
+    if isinstance(loss, Mapping):
+        return _of_tasks(model, X, tasks.read(loss, y), features, weights, rng, run, names, _checked_keep(keep, keeps))
     named, settings = None if loss is None else resolve_all(loss), without_workers(run)
     # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
-    rows = data.read(X, y, features=features, weights=weights, names=names)
+    behind, rows = _read(model, X, y, features, weights, names, run)
     losses = (default_loss(model, rows.y),) if named is None else named
-    found = assembled(model, rows, losses, key=resolve_key(rng), memory=settings.bytes, block=settings.block)
+    found = assembled(behind, rows, losses, key=resolve_key(rng), memory=settings.bytes, block=settings.block)
     return dataclasses.replace(found, several=isinstance(loss, list | tuple), keep=_checked_keep(keep, keeps))
 
 
-def assembled(
-    model: object, rows: Rows, losses: tuple[Loss | Metric, ...], *, key: int, memory: int, block: Block = None
+def _read(
+    model: object,
+    X: object,
+    y: object,
+    features: FeaturesLike,
+    weights: object,
+    names: Sequence[str] | None,
+    run: Run | None,
+) -> tuple[object, Rows]:
+    """Rows as they are given, or, if features are inside the model, rows of what is there and the model behind it."""
+    from reliance.engine import inside  # it evaluates problems, which are made here
+
+    if inside.is_inside(model):
+        return inside.opened(model, X, y, features, weights, names, run)
+    return model, data.read(X, y, features=features, weights=weights, names=names)
+
+
+def _of_tasks(
+    model: object,
+    X: object,
+    asked: tuple[Task, ...],
+    features: FeaturesLike,
+    weights: object,
+    rng: RandomState,
+    run: Run | None,
+    names: Sequence[str] | None,
+    keep: frozenset[str],
 ) -> Problem:
-    """A model on rows that are checked: rows go where it takes them, and it is asked for what the losses need."""
+    """Several outputs of a network, each with labels and a loss of its own: side by side in one array."""
+    settings = without_workers(run)
+    whole = several_outputs.side_by_side(model, asked)
+    network, rows = _read(whole, X, None, features, weights, names, run)
+    moved = network is not whole  # inside the network rows are where it is, wherever they came from
+    labels = tuple(data.labels(rows, one.y, f"y of {one.loss.name!r}", moved) for one in asked)
+    key, losses = resolve_key(rng), tuple(one.loss for one in asked)
+    found = assembled(network, rows, losses, labels, key=key, memory=settings.bytes, block=settings.block)
+    return dataclasses.replace(found, several=True, keep=keep)
+
+
+def assembled(
+    model: object,
+    rows: Rows,
+    losses: tuple[Loss | Metric, ...],
+    labels: tuple[Array | None, ...] | None = None,
+    *,
+    key: int,
+    memory: int,
+    block: Block = None,
+) -> Problem:
+    """A model on rows that are checked: rows go where it takes them, and it is asked for what the losses need.
+
+    ``labels``: those of each loss, if they are not all y.
+    """
     if rows.weights is not None:
         for function in losses:
             check_takes_weights(function, "weights= is given")
@@ -165,17 +219,18 @@ def assembled(
         numbers = inputs.array
         y = None if rows.y is None else arrays.beside(rows.y, numbers)
         rows = dataclasses.replace(rows, flat=numbers, y=y, inputs=inputs)
-        adapted = several_inputs.of_row_numbers(adapting.adapt(model, losses), inputs)
+        adapted = several_inputs.of_tuples(adapting.adapt(model, losses), inputs)
     if rows.table is not None:
         adapted = calling.on_table(adapted, rows.table)
     if adapted.parts is not None:
         losses = assigned(losses, adapted.parts)
+    own = (rows.y,) * len(losses) if labels is None else tuple(_at_home(one, rows.flat) for one in labels)
     return Problem(
         rows=rows,
         model=adapted,
         losses=losses,
-        targets=tuple(_target(function, rows.y, adapted) for function in losses),
-        store=ArrayStore(rows.flat, rows.shape),
+        targets=tuple(_target(function, y, adapted) for function, y in zip(losses, own, strict=True)),
+        store=store_of(rows),
         weights=None if rows.weights is None else _beside(rows.weights, rows.flat),
         several=False,
         key=key,
@@ -183,6 +238,10 @@ def assembled(
         block=block,
         keep=frozenset(),
     )
+
+
+def _at_home(labels: Array | None, flat: Array) -> Array | None:
+    return None if labels is None else arrays.beside(labels, flat)
 
 
 def _beside(values: NDArray[np.float64], flat: Array) -> Array:

@@ -17,6 +17,7 @@ from reliance._core.arrays import (
     Array,
     Device,
     Namespace,
+    cells,
     device,
     from_host,
     index_dtype,
@@ -24,8 +25,10 @@ from reliance._core.arrays import (
     itemsize,
     namespace,
 )
+from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.engine import kernels
+from reliance.engine.kernels import RowShape
 
 # Numbers that are compared at a time: the answers need room, too.
 _COMPARED = 2**20
@@ -42,7 +45,15 @@ def equal(a: Array, b: Array) -> Array:
     return xp.all(same)
 
 
-class Store(Protocol):
+class Lender(Protocol):
+    """Takes a feature from donors."""
+
+    def swap(self, block: Any, rows: range, d: int, feature: Feature, donors: Any) -> None:
+        """Take a feature from donor rows: a range or (d,) of them for all rows, or an index array (b, d)."""
+        ...
+
+
+class Store(Lender, Protocol):
     """Rows whose features can be replaced: in place, in a block that the caller owns, or by a pure function."""
 
     @property
@@ -52,8 +63,8 @@ class Store(Protocol):
     @property
     def n(self) -> int: ...
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one row as the model takes it."""
+    def shape(self) -> RowShape:
+        """Of one row as the model takes it; of each of several inputs."""
         ...
 
     @property
@@ -63,6 +74,10 @@ class Store(Protocol):
 
     def head(self, n: int) -> Store:
         """The first n rows."""
+        ...
+
+    def lending(self, ids: Indices) -> Store:
+        """Some of the rows, to which all of them lend."""
         ...
 
     @property
@@ -80,12 +95,21 @@ class Store(Protocol):
         """Write each of the rows d times."""
         ...
 
+    def gathered(self, index: Array) -> Any:
+        """A new block of some rows, which may be named more than once."""
+        ...
+
+    @property
+    def whole(self) -> Any:
+        """All rows, as `kernels.taken` takes some of them: ``(n, P)``, or a tuple for several inputs."""
+        ...
+
     def restore(self, block: Any, rows: range, d: int, feature: Feature) -> None:
         """Write the rows' own values back into a feature's columns."""
         ...
 
-    def swap(self, block: Any, rows: range, d: int, feature: Feature, donors: Any) -> None:
-        """Take a feature from donor rows: a range or (d,) of them for all rows, or an index array (b, d)."""
+    def in_order(self, feature: Feature, order: Array) -> Lender:
+        """What swaps a feature whose donors are places: row ``order[place]`` lends. See `AtPlaces`."""
         ...
 
     def replacements(self, rows: range, numbers: range | Array) -> range | Array:
@@ -152,6 +176,17 @@ class ArrayStore:
     def head(self, n: int) -> ArrayStore:
         return ArrayStore(self.flat[:n, :], self.shape)
 
+    def lending(self, ids: Indices) -> ArrayStore:
+        index = from_host(ids, self.xp, self.device, index_dtype(self.xp))
+        return Lent(self.gathered(index), self.shape, self.flat)
+
+    def gathered(self, index: Array) -> Array:
+        return self.xp.take(self.flat, index, axis=0)
+
+    @property
+    def whole(self) -> Array:
+        return self.flat
+
     def allocate(self, rows: int) -> Array:
         return self.xp.empty((rows, self.width), dtype=self.flat.dtype, device=self.device)
 
@@ -184,8 +219,15 @@ class ArrayStore:
             if isinstance(donors, range):
                 cube[:, :, run] = self.flat[None, donors.start : donors.stop, run]
             else:
-                lent = self.xp.take(self.flat[:, run], self.xp.reshape(donors, (-1,)), axis=0)
+                lent = cells(self.flat, self.xp.reshape(donors, (-1,)), run)
                 cube[:, :, run] = self.xp.reshape(lent, (-1, d, run.stop - run.start))
+
+    def in_order(self, feature: Feature, order: Array) -> Lender:
+        # A store of one's own that swaps in its own way is asked for rows. One column is sorted once, which
+        # saves a look-up of each donor's row; groups are not, as their copies would be as large as X.
+        if len(feature.columns) > 1 or type(self).swap is not ArrayStore.swap:
+            return AtPlaces(self, order)
+        return _Sorted(self, cells(self.flat, order, feature.runs[0]))
 
     def model_input(self, block: Array, rows: int) -> Array:
         return self.xp.reshape(block[:rows, :], (rows, *self.shape))
@@ -202,6 +244,30 @@ class ArrayStore:
     @property
     def switched(self) -> Callable[[Any, Array, Array], Array]:
         return kernels.switched_operands
+
+
+@dataclass(frozen=True)
+class AtPlaces:
+    """A store whose donors are places of an order: row ``order[place]`` lends."""
+
+    store: Store
+    order: Array
+
+    def swap(self, block: Any, rows: range, d: int, feature: Feature, donors: Array) -> None:
+        self.store.swap(block, rows, d, feature, kernels.at_places(self.order, donors))
+
+
+@dataclass(frozen=True)
+class _Sorted:
+    """A column of an array, sorted: ``column (n, 1)``, place by place."""
+
+    store: ArrayStore
+    column: Array
+
+    def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: Array) -> None:
+        xp, cube = self.store.xp, self.store._cube(block, len(rows), d)
+        lent = xp.take(self.column, xp.reshape(donors, (-1,)), axis=0)
+        cube[:, :, feature.runs[0]] = xp.reshape(lent, (-1, d, 1))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from reliance.engine.evaluation import Evaluation
 from reliance.engine.executors import Base
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
-from reliance.engine.stores import Lent
 from reliance.exact.protocol import ChosenRows, Exchange, Summarizer
 from reliance.inference import Floats, Summary
 from reliance.plans import Plan
@@ -24,13 +23,17 @@ from reliance.plans.partial import some_rows
 
 @dataclass(frozen=True, eq=False)
 class FromMoments:
-    """The answer that moments give, of each feature by its name; ``plans``: whose columns their tables have."""
+    """The answer that moments give, of each feature by its name; ``plans``: whose columns their tables have.
+
+    ``blur``: by how much rounding may have moved the entries of tables of scores.
+    """
 
     problem: Problem
     features: tuple[Feature, ...]
     known: Mapping[str, tuple[Moments, ...]]
     plans: Mapping[str, Plan]
     block: tuple[int, int] = (0, 0)
+    blur: float = 0.0
 
     def moments(self, feature: Feature) -> tuple[Moments, ...]:
         return self.known[feature.name]
@@ -92,6 +95,5 @@ def called(question: Exchange, route: str, plan: Plan, features: tuple[Feature, 
     """The model of a question itself, under the question's plan or one that stands for it."""
     if not isinstance(question, ChosenRows):
         return Called(route, question.problem, question.base, plan, features)
-    store = Lent(question.some.flat, question.some.store.shape, question.problem.flat)
-    lent = dataclasses.replace(question.some, store=store)
+    lent = dataclasses.replace(question.some, store=question.problem.store.lending(question.rows))
     return Called(route, lent, question.base, some_rows(plan, question.rows), features)

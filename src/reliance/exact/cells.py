@@ -53,7 +53,7 @@ def column_cells(ensemble: Ensemble, column: int, values: Floats) -> Cells:
     """The cells of a column that the ensemble splits on."""
     nodes = np.flatnonzero(ensemble.feature == column)
     if (ensemble.category[nodes] >= 0).any():
-        _, code = np.unique(values, return_inverse=True)  # one NaN is like another
+        code = _told_apart(ensemble, nodes, values)
     else:
         thresholds = np.unique(ensemble.threshold[nodes])
         with np.errstate(over="ignore"):  # beyond float32 is infinite there, too
@@ -62,6 +62,17 @@ def column_cells(ensemble: Ensemble, column: int, values: Floats) -> Cells:
         code[np.isnan(values)] = len(thresholds) + 1
     label, speaker = _occupied(as_indices(code))
     return Cells((column,), label, values[speaker, None], Classes(label, speaker))
+
+
+def _told_apart(ensemble: Ensemble, nodes: Indices, values: Floats) -> Indices:
+    """Codes of a column's values: the same for values that go the same way at every split on it."""
+    distinct, place = np.unique(values, return_inverse=True)  # one NaN is like another
+    ways = np.packbits(ensemble.decide(nodes, distinct), axis=0).T
+    first, code = np.unique(ways, axis=0, return_index=True, return_inverse=True)[1:]
+    # In the order of their least values, which is that of neighbours where the values are in order.
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return as_indices(rank[code.reshape(-1)][place])
 
 
 def joint_cells(parts: list[Cells]) -> Cells:

@@ -55,7 +55,7 @@ class _EachValue:
 class Distinct(Route):
     """The model is called once for each row and value."""
 
-    name, calls = "distinct", True
+    name, calls, tables = "distinct", True, True
 
     def pairs(self, question: Exchange) -> Opening[Measured]:
         def opened() -> Offer[Measured]:

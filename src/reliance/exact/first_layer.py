@@ -9,9 +9,11 @@ from functools import cached_property, partial
 
 from reliance._core.arrays import device, itemsize, namespace
 from reliance._core.kinds import Array, Device, Namespace
+from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.engine import kernels
 from reliance.engine.problems import Problem
+from reliance.engine.stores import AtPlaces, Lender, Store
 from reliance.exact import trust
 from reliance.exact.called import Called
 from reliance.exact.distinct import Distinct, classes_of
@@ -95,8 +97,21 @@ class PreactivationStore:
                 self.xp.take(lent, self.xp.reshape(donors, (-1,)), axis=0), (-1, d, *self.shape)
             )
 
+    def in_order(self, feature: Feature, order: Array) -> Lender:
+        return AtPlaces(self, order)
+
     def model_input(self, block: Array, rows: int) -> Array:
         return block[:rows, :]
+
+    def lending(self, ids: Indices) -> Store:
+        raise TypeError("pre-activations are exchanged between all rows")
+
+    def gathered(self, index: Array) -> Array:
+        return self.xp.take(self.preactivations, index, axis=0)
+
+    @property
+    def whole(self) -> Array:
+        return self.preactivations
 
     def operands(self, feature: Feature) -> tuple[Array, Array]:
         """What a row keeps and what a donor gives, (n, h) each; those of the last feature are remembered."""
@@ -118,7 +133,7 @@ class PreactivationStore:
 class FirstLayer(Route):
     """The rest of a model, behind its first layer; with donors of equal values once."""
 
-    name, says = "first_layer", "its first layer and the rest predict"
+    name, says, tables = "first_layer", "its first layer and the rest predict", True
 
     def pairs(self, question: Exchange) -> Opening[Measured]:
         problem = question.problem

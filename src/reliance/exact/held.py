@@ -56,6 +56,12 @@ class HeldAt:
     def ask(self, route: Route) -> Opening[Impacts]:
         return route.held(self)
 
+    def check_size(self, cells: int) -> None:
+        """No tables are held."""
+
+    def settled(self, answer: Impacts) -> Impacts:
+        return answer
+
 
 @dataclass(frozen=True, eq=False)
 class Impacts:
@@ -147,7 +153,7 @@ class HeldTogether:
         table = np.zeros((self.count, problem.flat.shape[1]), dtype=held[self.features[0].name].values.dtype)
         for feature in self.features:
             table[:, feature.columns[0]] = held[feature.name].values[self.lines[feature.name].evaluated]
-        replaced = dataclasses.replace(problem, store=ConstantStore.over(problem.store, table))
+        replaced = dataclasses.replace(problem, store=ConstantStore.over(problem.rows, table))
         run = evaluation.on(replaced).measure(Constants(n, self.count), self.features)
         found = {}
         for feature in self.features:

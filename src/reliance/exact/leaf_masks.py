@@ -18,7 +18,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._core import arrays
+from reliance._core import arrays, loops
 from reliance._core.kinds import Array, Device, DType, HostArray, Namespace
 from reliance._core.streams import Indices
 from reliance.exact.cells import Cells
@@ -209,7 +209,7 @@ class MaskTables:
 
 def fold_trees(table: Array, codes: Array, trees: list[Tree[Array]]) -> Array:
     """The common table (lines, b), zero before, of the rows with these cells (columns, b)."""
-    return arrays.fold(lambda carry, tree: add_tree(carry, codes, tree), table, trees)
+    return loops.fold(lambda carry, tree: add_tree(carry, codes, tree), table, trees)
 
 
 def mask_tables(
@@ -241,7 +241,7 @@ def mask_tables(
     uploaded: list[Tree[Array]] = [
         Tree(*(upload(name, value) for name, value in tree._asdict().items())) for tree in trees
     ]
-    return MaskTables(arrays.stacked(uploaded), tuple(int(s) for s in start), outputs, widest, nbytes)
+    return MaskTables(loops.stacked(uploaded), tuple(int(s) for s in start), outputs, widest, nbytes)
 
 
 def _host_trees(

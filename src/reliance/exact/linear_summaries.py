@@ -59,11 +59,11 @@ def _collected(terms: Iterable[tuple[Monomial, Floats | float]]) -> dict[Monomia
 def linear_summaries(route: LinearReading, features: Sequence[Feature], summarizer: Summarizer) -> dict[str, Summary]:
     """Summaries of some features that a linear model uses, by name: all pairs, squared error.
 
-    Values of single rows, and features for which the moments lose digits, are computed row by row.
+    Values of single rows, metrics, and features for which the moments lose digits, are computed row by row.
     """
     plan, every = summarizer.plan, route.problem.features
     known: list[Summary | None] = [None] * len(every)
-    if plan.n > 2 and not summarizer.keep_rows:
+    if plan.n > 2 and not summarizer.keep_rows and summarizer.change is None:
         with np.errstate(over="ignore", invalid="ignore"):
             known = _from_moments(route, summarizer.base_losses, plan, summarizer.compare)
     closed = {feature.name: summary for feature, summary in zip(every, known, strict=True) if summary is not None}

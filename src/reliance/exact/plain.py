@@ -18,14 +18,15 @@ class _EveryPair:
         return self.question.problem.n * self.question.plan.columns
 
     def jobs(self, features: tuple[Feature, ...]) -> list[Called]:
-        # Together: they share filled blocks.
-        return [called(self.question, "plain", self.question.plan, features)]
+        # Together: they share filled blocks. But of tables few are held at a time.
+        together = [features] if self.question.tables is None else [(feature,) for feature in features]
+        return [called(self.question, "plain", self.question.plan, some) for some in together]
 
 
 class Plain(Route):
     """Every pair by the model: applies always."""
 
-    name, calls = "plain", True
+    name, calls, tables = "plain", True, True
 
     def pairs(self, question: Exchange) -> Opening[Measured]:
         def opened() -> Offer[Measured]:

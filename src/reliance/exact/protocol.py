@@ -92,11 +92,14 @@ class Route(Protocol):
         What a model that is called instead "does not predict": ``"its coefficients say"``.
     calls : bool
         Whether the model is called on rows of its own kind.
+    tables : bool
+        Whether it can keep every prediction, not sums alone: `FromMoments` with tables.
     """
 
     name: str
     says: str = ""
     calls: bool = False
+    tables: bool = False
 
     def pairs(self, question: Exchange) -> Opening[Measured]:
         """All pairs of rows that lend each other a feature."""
@@ -115,12 +118,29 @@ class Route(Protocol):
 # Questions
 
 
+class TablesTooLarge(Exception):
+    """The table of some feature, rows by donors that the model tells apart, has more entries than may be held."""
+
+
+class Tables(Protocol):
+    """What is made of whole tables of predictions as soon as a job is done, so that few of them are held at a time."""
+
+    @property
+    def most_cells(self) -> int:
+        """How many entries the table of a feature may have."""
+        ...
+
+    def settled(self, answer: Measured) -> Measured:
+        """The same answer with sums in the place of tables."""
+        ...
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Exchange:
     """Features exchanged between rows under a plan.
 
     ``forced``: the user asks for one route, whatever it costs. ``classes``: what ``distinct.classes_of`` has found so
-    far, by the feature's name.
+    far, by the feature's name. ``tables``: what becomes of tables of predictions, if some are wanted.
     """
 
     problem: Problem
@@ -128,15 +148,27 @@ class Exchange:
     plan: Plan
     forced: bool = False
     classes: dict[str, Classes | None] = field(default_factory=dict)
+    tables: Tables | None = None
 
     def ask(self, route: Route) -> Opening[Measured]:
+        if self.tables is not None and not route.tables:
+            return "keeps no table of predictions, which ranks over all pairs need"
         return route.pairs(self)
+
+    def check_size(self, cells: int) -> None:
+        """Raises `TablesTooLarge` if so many entries of a feature's table are too many."""
+        if self.tables is not None and cells > self.tables.most_cells:
+            raise TablesTooLarge
+
+    def settled(self, answer: Measured) -> Measured:
+        return answer if self.tables is None else self.tables.settled(answer)
 
     @property
     def barred(self) -> str:
         """Why no route but the last applies, if so."""
-        rectangular = self.plan.rectangular
-        return "" if rectangular else "is for all pairs under per-row losses: pass pairs='all' and no whole-set metric"
+        if self.plan.rectangular:
+            return ""
+        return "is for all pairs, of losses and built-in metrics: pass pairs='all' and no Metric of your own"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -156,7 +188,10 @@ class ChosenRows(Exchange):
 
 @dataclass(frozen=True, eq=False)
 class Summarizer:
-    """What summaries of features under one loss, the ``index``-th of the problem, have in common."""
+    """What summaries of features under one loss, the ``index``-th of the problem, have in common.
+
+    ``change``: what makes moments under a metric of those under the loss that was measured in its place.
+    """
 
     index: int
     base_losses: Floats
@@ -166,6 +201,7 @@ class Summarizer:
     per_row: bool
     keep_rows: bool
     supports: Mapping[str, Support]
+    change: Callable[[Moments], Moments] | None = None
 
     @cached_property
     def lent(self) -> Floats:
@@ -174,7 +210,7 @@ class Summarizer:
     def __call__(self, feature: Feature, moments: Moments) -> Summary:
         plan = self.plan.part(feature)
         return inference.summarize(
-            moments,
+            moments if self.change is None else self.change(moments),
             self.base_losses,
             self.weights,
             plan,

@@ -17,7 +17,7 @@ from reliance.exact.distinct import Distinct
 from reliance.exact.first_layer import FirstLayer
 from reliance.exact.linear import Linear
 from reliance.exact.plain import Plain
-from reliance.exact.protocol import A, A_co, Exchange, Job, Measured, Offer, Opening, Route
+from reliance.exact.protocol import A, Exchange, Job, Measured, Offer, Opening, Route, Tables
 from reliance.exact.tree_route import Trees
 from reliance.plans import Plan
 
@@ -30,7 +30,7 @@ def names() -> tuple[str, ...]:
     return "auto", *(route.name for route in reversed(ROUTES))
 
 
-class Question(Protocol[A_co]):
+class Question(Protocol[A]):
     """What is asked of the routes."""
 
     @property
@@ -41,7 +41,15 @@ class Question(Protocol[A_co]):
         """Why no route but the last applies, in words that go on after its name; "" if others may."""
         ...
 
-    def ask(self, route: Route) -> Opening[A_co]: ...
+    def ask(self, route: Route) -> Opening[A]: ...
+
+    def check_size(self, cells: int) -> None:
+        """Raise what says that a feature's table of so many entries is too large for the question."""
+        ...
+
+    def settled(self, answer: A) -> A:
+        """What is kept of a job's answer."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +82,11 @@ class Done(Generic[A]):
 # Choice
 
 
-def measure(evaluation: Evaluation, plan: Plan, route: str = "auto") -> Done[Measured]:
+def measure(evaluation: Evaluation, plan: Plan, route: str = "auto", tables: Tables | None = None) -> Done[Measured]:
     """Features exchanged between rows; a forced route that does not apply is an error."""
-    question = Exchange(problem=evaluation.problem, base=evaluation.base, plan=plan, forced=route != "auto")
+    question = Exchange(
+        problem=evaluation.problem, base=evaluation.base, plan=plan, forced=route != "auto", tables=tables
+    )
     return answered(question, evaluation, route)
 
 
@@ -96,12 +106,14 @@ def answered(
     waiting = _chosen(question, route, asked, ROUTES)
     # Tables that a route fills without the model are quick: only rows that it is called with are worth a word.
     called = _total([job for one, job in waiting if one.calls])
+    for _, job in waiting:
+        question.check_size(max(map(job.evaluations, job.features), default=0))
     evaluation.expect(_total([job for _, job in waiting]), called)
     jobs: list[tuple[Route, Job[A], A]] = []
     while waiting:
         one, job = waiting[0]
         try:
-            jobs.append((one, job, job.run(evaluation)))
+            jobs.append((one, job, question.settled(job.run(evaluation))))
             waiting = waiting[1:]
         except trust.Disagreement:
             _disagrees(question.problem, one, route)

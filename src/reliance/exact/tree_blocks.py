@@ -32,8 +32,9 @@ from reliance.models.ensembles import Ensemble, Finish
 Floats = NDArray[np.float64]
 Given = TypeVarTuple("Given")
 Answer = TypeVar("Answer")
-# Rows of a block: a tree's part should stay in a core's cache, and an operation be worth its call.
+# Rows of a block: an operation should be worth its call; and bytes, so that a tree's part stays in a core's cache.
 MASK_ROWS, WALK_ROWS, ACCELERATOR_ROWS = 2048, 256, 2**15
+_FEWEST_ROWS, _CACHED = 256, 3 * 2**18
 # Bytes of a walk with its copies, and for each output of it; on how many rows walks are counted, and by how much more
 # others may have.
 _WALK_BYTES, _OUTPUT_BYTES, _COUNTED, _MORE = 120, 80, 8, 1.25
@@ -234,7 +235,10 @@ class MaskEngine:
         self.counts = [setting.floats(np.pad(c.counts, (0, setting.padded(c.number) - c.number))) for c in measured]
         self.lines = [self._lines(place) for place in range(len(measured))]
         self.fold, self.sums = setting.compiled(_folded), setting.compiled(table_sums)
-        self.rows = ACCELERATOR_ROWS if arrays.is_accelerator(xp, problem.device) else MASK_ROWS
+        fitting = 1 << (_CACHED // (8 * tables.widest)).bit_length() - 1
+        self.rows = max(_FEWEST_ROWS, min(MASK_ROWS, fitting))
+        if arrays.is_accelerator(xp, problem.device):
+            self.rows = ACCELERATOR_ROWS
         # The table; a tree's masks, indices and values; a column's moves, raw outputs, predictions, targets, losses.
         width = max(self.sizes)
         self.row_bytes = 8 * (tables.lines + 5 * tables.widest + (4 * tables.outputs + 4 * len(problem.losses)) * width)

@@ -26,11 +26,13 @@ from reliance.exact.cells import Cells, column_cells, joint_cells
 from reliance.exact.leaf_masks import skeleton
 from reliance.exact.tree_blocks import MaskEngine, Setting, TreeEngine, WalkEngine
 from reliance.exact.trust import Disagreement
-from reliance.losses.outputs import is_whole
+from reliance.losses.outputs import is_score, is_whole
 from reliance.models import ensembles
 from reliance.models.ensembles import Ensemble
 from reliance.plans import Tile
 
+# The coarsest precision in which sums over trees rank scores.
+_FINE = 1e-10
 Advance = Callable[[int], None]
 A = TypeVar("A")
 B = TypeVar("B")
@@ -69,13 +71,16 @@ class TreeReading:
 
     @cached_property
     def ties(self) -> bool:
-        """Whether classes that tie are told apart by the order in which the library adds the trees' shares.
+        """Whether classes or scores that tie are told apart by the order in which the library adds the trees' shares.
 
         Sums of numbers of few digits, such as the votes of pure leaves, are exact in any order.
         """
         setting, ensemble = self.setting, self.setting.ensemble
+        ranks = any(map(is_score, setting.problem.losses))
+        if ranks and float(setting.problem.xp.finfo(setting.dtype).eps) > _FINE:
+            return True  # single precision: too many scores are as near to each other as rounding brings equal ones
         labels = ensemble.finish.output == "argmax" or any(f.labels for f in setting.problem.losses)
-        if not labels or not setting.adds_shares or len(ensemble.roots) == 1:
+        if not (labels or ranks) or not setting.adds_shares or len(ensemble.roots) == 1:
             return False
         return not np.array_equal(ensemble.value, np.round(ensemble.value * 2.0**20) / 2.0**20)
 

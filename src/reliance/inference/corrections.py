@@ -58,7 +58,7 @@ def residual_effect(evaluation: Evaluation, parts: Residuals, plan: Plan, featur
     mean is moved by a step: their row sums and donor sums are all that is needed.
     """
     design = _host(parts.design)
-    flat, shape = arrays.as_floating(evaluation.problem.flat), evaluation.problem.store.shape
+    flat, shape = arrays.as_floating(evaluation.problem.flat), evaluation.problem.rows.shape
     gradients = []
     for a, step in enumerate(_steps(parts.residual)):
         means = (parts.mean + _along(parts.mean, a, step), parts.mean - _along(parts.mean, a, step))
@@ -73,7 +73,7 @@ def normal_effect(evaluation: Evaluation, parts: ValueDraws, plan: Plan, feature
     normal = parts.normal
     assert normal is not None
     design, scale = _host(normal.design), _host(normal.scale)
-    flat, shape = arrays.as_floating(evaluation.problem.flat), evaluation.problem.store.shape
+    flat, shape = arrays.as_floating(evaluation.problem.flat), evaluation.problem.rows.shape
     g = scale.shape[0]
 
     def difference(change: Change, step: float) -> list[tuple[Moments, Moments]]:

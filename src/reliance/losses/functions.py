@@ -9,7 +9,7 @@ wrap when they are subtracted, nor half precision lose what they differ by.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Real
@@ -17,11 +17,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from reliance._core.arrays import device, map_draws, namespace, sum_dtype
+from reliance._core import loops
+from reliance._core.arrays import device, namespace, sum_dtype
 from reliance._core.kinds import Array, Operand, Several
 from reliance._core.words import listed, shown
 from reliance.losses import formulas
 from reliance.losses.formulas import Host, float_dtype, is_numeric
+from reliance.losses.places import Place
 
 TARGETS = ("any", "real", "class", "sign", "count", "prediction")
 OUTPUTS = ("value", "probability", "score")
@@ -51,8 +53,8 @@ class Loss:
         Whether predictions may be the labels themselves, whatever these are.
     positive : bool
         Whether there is one score per row: of the predicted probabilities of two classes, that of the second.
-    columns : (start, stop), optional
-        Which columns of the predictions are its own, where several methods of a model answer side by side.
+    columns : (start, stop) or Place, optional
+        Which columns of the predictions are its own, where several answers stand side by side.
     why : str
         Why it was taken, if nobody asked for it.
     """
@@ -67,7 +69,7 @@ class Loss:
     undefined: Callable[[Host, Array], str] | None = None
     labels: bool = False
     positive: bool = False
-    columns: tuple[int, int] | None = None
+    columns: tuple[int, int] | Place | None = None
     why: str = ""
 
     def __post_init__(self) -> None:
@@ -104,7 +106,7 @@ class Metric:
     undefined: Callable[[Host, Array], str] | None = None
     labels: bool = False
     positive: bool = False
-    columns: tuple[int, int] | None = None
+    columns: tuple[int, int] | Place | None = None
     why: str = ""
     by_class: bool = False
 
@@ -185,7 +187,7 @@ _NUMBERS = (squared_error, absolute_error, huber(), pinball(), poisson_deviance,
 _LABELS = (log_loss, cross_entropy, zero_one, hinge)
 # A name, a function (y, prediction) -> one loss per row, or one of the two above.
 LossLike: TypeAlias = str | Loss | Metric | Callable[..., Operand]
-LossesLike: TypeAlias = Several[LossLike]
+LossesLike: TypeAlias = Several[LossLike] | Mapping[str, object]  # a mapping: of tasks, see `losses.tasks`
 
 _KNOWN: dict[str, Loss | Metric] = {loss.name: loss for loss in (*_NUMBERS, *_LABELS, auc, r2, rmse, accuracy)}
 
@@ -237,6 +239,8 @@ def _check_order(loss: Callable[..., Operand]) -> None:
 
 def resolve_all(loss: LossLike | LossesLike) -> tuple[Loss | Metric, ...]:
     """`resolve` of one loss, or of each in a list or tuple."""
+    if isinstance(loss, Mapping):
+        raise TypeError(f"loss={shown(loss)}: tasks are for methods that measure a given network, not for this one")
     found = tuple(resolve(one) for one in (loss if isinstance(loss, list | tuple) else (loss,)))
     if not found:
         raise ValueError(f"loss={shown(loss)} is empty; give at least one loss.")
@@ -263,6 +267,11 @@ def is_squared(loss: Loss | Metric) -> bool:
     return isinstance(loss, Loss) and loss.rows == squared_error.rows and loss.columns is None
 
 
+def is_auc(loss: Loss | Metric) -> bool:
+    """Whether it is 1 - AUC, under any name."""
+    return isinstance(loss, Metric) and loss.influence is formulas.auc
+
+
 def takes_weights(metric: Metric) -> bool:
     """Whether its functions can be called as ``(y, prediction, weights)``, as far as their signatures tell."""
     for function in (metric.value, metric.influence):
@@ -279,7 +288,11 @@ def takes_weights(metric: Metric) -> bool:
 
 def own_columns(loss: Loss | Metric, prediction: Array) -> Array:
     """The columns of the predictions that are the loss's own."""
-    return prediction if loss.columns is None else prediction[:, loss.columns[0] : loss.columns[1]]
+    if loss.columns is None:
+        return prediction
+    if isinstance(loss.columns, Place):
+        return loss.columns.of(prediction)
+    return prediction[:, loss.columns[0] : loss.columns[1]]
 
 
 def conform(loss: Loss | Metric, y: Array, prediction: Array) -> Array:
@@ -324,7 +337,7 @@ def draw_losses(metric: Metric, y: Array, predictions: Array, weights: Array | N
         return xp.broadcast_to(formulas.wide(_shaped(metric, value, (), "value must return one number")), (n,))
 
     with np.errstate(under="ignore"):
-        return map_draws(one, predictions)
+        return loops.map_draws(one, predictions)
 
 
 def _shaped(loss: Loss | Metric, answer: Array, shape: tuple[int, ...], remedy: str) -> Array:

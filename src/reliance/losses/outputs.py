@@ -24,9 +24,28 @@ class Output:
         return xp.astype(flat[:, self.index], float_dtype(xp, prediction), copy=False)
 
 
+@dataclass(frozen=True)
+class Score:
+    """One output of each row, of which the whole table is wanted as it is, not as a change: for ranks of all of it."""
+
+    index: int
+
+    def __call__(self, y: Array, prediction: Array) -> Array:
+        return Output(self.index)(y, prediction)
+
+
 def output(index: int, whole: bool = False) -> Loss:
     """The pseudo-loss of an output: D(i, k) is the change of the prediction. What it is compared with is not used."""
     return Loss(f"output {index}", Output(index, whole))
+
+
+def score(index: int) -> Loss:
+    """The pseudo-loss of a score, whose base losses have to be 0: then D(i, k) is the score itself, to the last bit."""
+    return Loss(f"score {index}", Score(index))
+
+
+def is_score(function: Loss | Metric) -> bool:
+    return isinstance(function, Loss) and isinstance(function.rows, Score)
 
 
 def is_output(function: Loss | Metric) -> bool:
@@ -35,7 +54,9 @@ def is_output(function: Loss | Metric) -> bool:
 
 def is_whole(function: Loss | Metric) -> bool:
     """Whether every cell D(i, k) is kept, not only sums."""
-    return isinstance(function, Loss) and isinstance(function.rows, Output) and function.rows.whole
+    if not isinstance(function, Loss):
+        return False
+    return isinstance(function.rows, Score) or (isinstance(function.rows, Output) and function.rows.whole)
 
 
 def real_losses(functions: Sequence[Loss | Metric]) -> tuple[Loss | Metric, ...]:

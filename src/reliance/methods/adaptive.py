@@ -26,6 +26,7 @@ from reliance.inference.summary import Summary
 from reliance.losses.functions import has_rows
 from reliance.methods.drawing import check_design
 from reliance.methods.measuring import COMPARE, base_risks, collect
+from reliance.methods.metrics import Part, each_itself
 from reliance.plans import Plan
 from reliance.plans.partial import Later
 from reliance.results.importance import Importance
@@ -145,7 +146,8 @@ def measure_until(
     stopped = stopped or ("budget" if goal.budget is not None else "limit")
     job = Called("plain", problem, base, plan, problem.features)
     answer: Measured = job.answer(moments, run.block)
-    return collect(evaluation, plan, compare, method, Done((job,), (answer,)), stopped=stopped)
+    part = Part(plan, Done((job,), (answer,)), each_itself(len(problem.losses)))
+    return collect(evaluation, [part], compare, method, stopped=stopped)
 
 
 def _most_draws(problem: Problem, goal: Until, exhausted: float) -> int:

@@ -20,7 +20,7 @@ from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, M
 from reliance.engine.evaluation import evaluating
 from reliance.engine.problems import Problem, prepare
 from reliance.methods.drawing import DEFAULT, Draws, drawn
-from reliance.methods.measuring import COMPARE, base_risks, reliance_plan
+from reliance.methods.measuring import COMPARE, base_risks, reliance_plan, whole_draws
 from reliance.methods.signatures import Measuring
 from reliance.methods.studies import Measured, Study, measured, result_of
 from reliance.plans import Plan
@@ -306,6 +306,7 @@ def conditional_model_reliance(
         raise TypeError(f"sampler={shown(sampler)}: pass rl.samplers.Scrambler(...), or leave it out")
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
     problem, plan = reliance_plan(problem, pairs)
+    plan = whole_draws(problem, plan)
     known = variables.gather(problem.rows, None, None)
     if sampler.classifier is not None:
         known, sampler = known.with_uniforms(problem.key), replace(sampler, latent=int(known.matrix.shape[1]))

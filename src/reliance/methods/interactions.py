@@ -26,7 +26,7 @@ from reliance.exact import routes
 from reliance.inference import freedom, identified, variance
 from reliance.inference.freedom import Support
 from reliance.losses.functions import has_rows
-from reliance.methods.measuring import base_risks, reliance_plan
+from reliance.methods.measuring import base_risks, reliance_plan, whole_draws
 from reliance.plans import Plan, variances
 from reliance.results.interactions import Interactions
 
@@ -99,7 +99,6 @@ def interaction_importance(
     plan = _plan(problem, draws)
     singles = tuple({feature.columns: feature for pair in chosen for feature in pair}.values())
     joint = _joint(chosen, singles)
-    # Pairs overlap, which features of a call may not: so they are added behind the checks.
     problem, alone = problem.of_features((*singles, *joint)), problem.of_features(singles)
     with evaluating(problem, progress) as evaluation:
         risk = base_risks(evaluation, "difference")[0]
@@ -142,7 +141,7 @@ def interaction_importance(
 
 def _plan(problem: Problem, draws: int | str) -> Plan:
     if isinstance(draws, str) and draws == "all":
-        return reliance_plan(problem, "all")[1]
+        return whole_draws(problem, reliance_plan(problem, "all")[1])
     if isinstance(draws, str):
         raise ValueError(f"draws={shown(draws)} is unknown: pass 'all' or a number of shifts")
     count = check_draws(draws)
@@ -157,7 +156,14 @@ def _chosen_pairs(between: object, problem: Problem) -> list[tuple[Feature, Feat
     if len(problem.features) < 2:
         raise ValueError("an interaction takes two features, and there is one: name more in features=")
     if between is None:
-        return list(combinations(problem.features, 2))
+        every = list(combinations(problem.features, 2))
+        for one, other in every:
+            if set(one.columns) & set(other.columns):
+                raise ValueError(
+                    f"features: {shown(one.name)} and {shown(other.name)} share columns, so they have no interaction: "
+                    "make them disjoint, or name pairs in between="
+                )
+        return every
     if isinstance(between, str) or not isinstance(between, Iterable):
         raise TypeError(f"between={shown(between)}: pass a list of pairs of features, such as [(0, 1), (0, 2)]")
     listed = list(between)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from reliance import inference, plans
 from reliance._core.checks import check_choice, warn
 from reliance._core.progress import Progress
 from reliance._core.words import shown
 from reliance.engine.evaluation import Evaluation, evaluating
 from reliance.engine.problems import CURVES, NEED_PAIRS, Problem
-from reliance.exact import routes
-from reliance.exact.protocol import Measured, Summarizer
-from reliance.exact.routes import Done
-from reliance.inference import freedom, identified
+from reliance.exact.protocol import Summarizer
+from reliance.inference import Summary, freedom, identified
+from reliance.inference.freedom import Support
 from reliance.losses.functions import Metric, has_rows
-from reliance.methods import curves
+from reliance.methods import curves, metrics
 from reliance.methods.drawing import Draws, drawn
+from reliance.methods.metrics import Part
 from reliance.plans import Plan
 from reliance.results import importance as results
-from reliance.results.curves import Curve
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results, one_or_all
 
@@ -27,9 +28,7 @@ COMPARE = ("difference", "ratio")
 def reliance_plan(problem: Problem, pairs: str | int | Draws) -> tuple[Problem, Plan]:
     """Which pairs of rows lend each other a feature, and the problem, less its odd last row if there are halves."""
     if isinstance(pairs, str) and pairs == "all":
-        # A metric needs all rows of a draw at once: the same pairs, a whole shift at a time.
-        whole = any(isinstance(function, Metric) for function in problem.losses)
-        return problem, plans.every_shift(problem.n) if whole else plans.Pairs(problem.n)
+        return problem, plans.Pairs(problem.n)
     if isinstance(pairs, str) and pairs == "halves":
         if problem.n % 2:
             warn(f"pairs='halves' leaves out the last of {problem.n} rows")
@@ -38,6 +37,12 @@ def reliance_plan(problem: Problem, pairs: str | int | Draws) -> tuple[Problem, 
     if isinstance(pairs, str):
         raise ValueError(f"pairs={shown(pairs)} is unknown: choose 'all', 'halves' or a number of draws")
     return problem, drawn(problem.rows, problem.key, pairs, "pairs")
+
+
+def whole_draws(problem: Problem, plan: Plan) -> Plan:
+    """The plan, or the same pairs a whole shift at a time where some metric needs all rows of a draw at once."""
+    whole = any(isinstance(function, Metric) for function in problem.losses)
+    return plans.every_shift(plan.n) if whole and plan.rectangular else plan
 
 
 def measure(
@@ -58,44 +63,26 @@ def measure(
         raise ValueError(f"keep={shown(min(problem.keep & set(CURVES)))}: {NEED_PAIRS}")
     with evaluating(problem, progress) as evaluation:
         base_risks(evaluation, compare)  # a ratio over 0 is an error before the work
-        # Curves: the outputs are measured with the losses, and stand behind them.
-        wide = curves.with_outputs(evaluation, route) if curves.wants_curves(problem) else evaluation
-        done = routes.measure(wide, plan, route)
-    drawn = curves.curves_of(problem, wide.base, done) if curves.wants_curves(problem) else None
-    return collect(evaluation, plan, compare, method, done, drawn, quiet=quiet)
+        parts = metrics.measured(evaluation, plan, route)
+    return collect(evaluation, parts, compare, method, quiet=quiet)
 
 
 def collect(
-    evaluation: Evaluation,
-    plan: Plan,
-    compare: str,
-    method: str,
-    done: Done[Measured],
-    drawn: dict[str, Curve] | None = None,
-    stopped: str = "",
-    quiet: bool = False,
+    evaluation: Evaluation, parts: Sequence[Part], compare: str, method: str, stopped: str = "", quiet: bool = False
 ) -> Importance | Results[Importance]:
     """One result for each loss, from what was found."""
-    problem, base = evaluation.problem, evaluation.base
-    supports = freedom.supports(problem, plan)
-    risks = base_risks(evaluation, compare)
+    problem = evaluation.problem
     unknown = identified.constant_unless_unused(problem)
     if not quiet:
         identified.warn(unknown, problem.features)
+    drawn = next((part.drawn for part in parts if part.drawn is not None), None)
+    risks = base_risks(evaluation, compare)
+    supports = [freedom.supports(problem, part.plan) for part in parts]
     found = {}
-    for index, (function, risk) in enumerate(zip(problem.losses, risks, strict=True)):
-        summarizer = Summarizer(
-            index,
-            base.host_losses[index],
-            problem.host_weights,
-            plan,
-            compare,
-            per_row=has_rows(function),
-            keep_rows="rows" in problem.keep,
-            supports=supports[index],
-        )
-        known = {name: one for answer in done.answers for name, one in answer.summaries(summarizer).items()}
-        own = [known[feature.name] for feature in problem.features]
+    for place, (function, risk) in enumerate(zip(problem.losses, risks, strict=True)):
+        part, support = next((p, s) for p, s in zip(parts, supports, strict=True) if place in p.readings)
+        plan, done = part.plan, part.done
+        own = _summaries(evaluation, part, place, compare, support[place])
         found[function.name] = results.from_summaries(
             [feature.name for feature in problem.features],
             identified.without_errors(unknown, problem.features, own),
@@ -118,6 +105,26 @@ def collect(
             stopped=stopped,
         )
     return one_or_all(found, problem.several)
+
+
+def _summaries(
+    evaluation: Evaluation, part: Part, place: int, compare: str, supports: Mapping[str, Support]
+) -> list[Summary]:
+    """Of each feature under one loss of the call."""
+    problem, reading = evaluation.problem, part.readings[place]
+    summarizer = Summarizer(
+        reading.measured,
+        evaluation.base.host_losses[place],
+        problem.host_weights,
+        part.plan,
+        compare,
+        per_row=has_rows(problem.losses[place]),
+        keep_rows="rows" in problem.keep,
+        supports=supports,
+        change=reading.change,
+    )
+    known = {name: one for answer in part.done.answers for name, one in answer.summaries(summarizer).items()}
+    return [known[feature.name] for feature in problem.features]
 
 
 def base_risks(evaluation: Evaluation, compare: str) -> list[float]:

@@ -263,8 +263,13 @@ def model_reliance(
     Notes
     -----
     All pairs are evaluated as rectangles of rows and donors; the n cells in which a row would be its own donor are
-    evaluated with the rest and masked, so ``evaluations`` is n^2 per feature. A whole-set metric (AUC, R2, ...) is
-    computed for each of the n - 1 shifts of the data, which together are all the pairs, and averaged over them.
+    evaluated with the rest and masked, so ``evaluations`` is n^2 per feature.
+
+    The metrics ``"r2"``, ``"rmse"``, ``"accuracy"`` and ``"auc"`` are those of the n(n-1) pairs taken as one data set,
+    so they do not depend on the order of the rows. The first three are functions of a mean loss and take its route. The
+    AUC is the chance that a positive row with any donor scores above a negative row with any other donor, ties counting
+    1/2; it ranks a table of scores for each feature, and where ``memory`` does not hold that table, a warning says so
+    and 64 draws are taken. Any other `Metric` is averaged over the n - 1 shifts of the rows in their given order.
 
     References
     ----------

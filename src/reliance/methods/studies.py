@@ -150,7 +150,7 @@ def _replacement(
     problem: Problem, parts: Draws, plan: Plan, feature: Feature, ids: Indices | None
 ) -> tuple[Store, Plan]:
     """The store and the plan of a fitted sampler; ``ids`` are the rows' numbers where they are a part of more."""
-    flat, shape = problem.flat, problem.store.shape
+    flat, shape = problem.flat, problem.rows.shape
     floating = arrays.as_floating(flat)  # a mean plus a residual is no integer
     # Who lends a residual is sorted by residuals, where a plan sorts at all.
     if isinstance(parts, Residuals):

@@ -14,7 +14,6 @@ from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.engine.evaluation import Evaluation
 from reliance.engine.reductions import Moments
-from reliance.engine.stores import Lent
 from reliance.exact.distinct import distinct_values
 from reliance.inference.summary import Summary
 from reliance.plans import Pairs
@@ -121,8 +120,7 @@ def _row_products(evaluation: Evaluation, feature: Feature, e: Effects, chosen: 
     whole = Pairs(e.n) if classes is None else classes
     plan = some_rows(dataclasses.replace(whole, factor=e.donors), chosen)
     part = evaluation.some_rows(chosen)
-    store = Lent(part.problem.flat, problem.store.shape, problem.flat)
-    sums = part.moments(store, plan, feature)[0].row_sum
+    sums = part.moments(problem.store.lending(chosen), plan, feature)[0].row_sum
     return (sums - e.own[chosen] * e.donors[chosen]) / k, plan.n * plan.columns
 
 

@@ -3,5 +3,6 @@
 from reliance.models.adapters import onnx
 from reliance.models.adapting import ADAPTERS
 from reliance.models.calling import FirstLayer, Linear, Model
+from reliance.models.networks import flax, jax, keras, split, torch
 
-__all__ = ["ADAPTERS", "FirstLayer", "Linear", "Model", "onnx"]
+__all__ = ["ADAPTERS", "FirstLayer", "Linear", "Model", "flax", "jax", "keras", "onnx", "split", "torch"]

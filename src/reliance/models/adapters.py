@@ -34,13 +34,16 @@ def is_keras(model: object) -> TypeGuard[KerasModel]:
     return keras is not None and hasattr(keras, "Model") and isinstance(model, keras.Model)
 
 
-def keras_predict(model: KerasModel) -> Callable[[Array], Array]:
-    """A Keras model in inference mode: NumPy gives NumPy, arrays of its backend stay where they are."""
+def keras_predict(model: KerasModel, chosen: Callable[[object], Array]) -> Callable[..., Array]:
+    """A Keras model in inference mode: NumPy gives NumPy, arrays of its backend stay where they are.
+
+    ``chosen`` takes the predictions out of what it answers.
+    """
     import keras
 
     def predict(*inputs: Array, **named: Array) -> Array:
         given: object = named or (inputs[0] if len(inputs) == 1 else list(inputs))
-        answer: Array = model(given, training=False)
+        answer = chosen(model(given, training=False))
         first = next(iter(named.values())) if named else inputs[0]
         if not isinstance(first, np.ndarray):
             return answer

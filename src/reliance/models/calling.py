@@ -7,6 +7,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +30,11 @@ from reliance.data import tables
 from reliance.data.tables import Table
 from reliance.models import ensembles, tree_readers
 from reliance.models.adapters import onnx
+from reliance.models.chosen_output import choose
 from reliance.models.ensembles import Ensemble
 from reliance.models.modules import home as torch_home
-from reliance.models.modules import in_dtype, is_torch_module, is_torch_sequence
+from reliance.models.modules import in_dtype, is_torch_sequence
+from reliance.models.networks import module_of
 from reliance.models.probes import probe
 from reliance.models.untouched import inherits, plain_torch
 
@@ -64,6 +67,8 @@ class Model:
         What ``predict`` is instead, if it is trees that were read from an estimator.
     parts : mapping or None
         Where several methods of an estimator answer side by side: the columns of each (``responses.SideBySide``).
+    table : Table or None
+        Whose codes of text, categories or dates the rows hold, if any.
     """
 
     predict: Callable[[Operand], Array]
@@ -74,6 +79,12 @@ class Model:
     method: str | None = None
     trees: Ensemble | None = None
     parts: Mapping[str, tuple[int, int]] | None = None
+    table: Table | None = None
+
+    @cached_property
+    def trees_read(self) -> Ensemble | str:
+        """The trees that its source holds, read once a call; or why there are none, if there are words for it."""
+        return "" if self.method is None else tree_readers.attempt(self.source, self.method, self.table)
 
     @property
     def shown(self) -> tuple[int, int] | None:
@@ -155,7 +166,8 @@ def first_layer(model: object) -> FirstLayer | None:
     if first is None or type(first) is not torch.nn.Linear or not (plain_torch(model) and plain_torch(first)):
         return None
     bias = 0.0 if first.bias is None else first.bias.detach()
-    return FirstLayer(first.weight.detach().T, bias, model[1:])
+    rest, name = model[1:], name_of(model)
+    return FirstLayer(first.weight.detach().T, bias, lambda hidden: choose(rest(hidden), None, name))
 
 
 def ensemble_of(model: Model) -> Ensemble | None:
@@ -164,7 +176,7 @@ def ensemble_of(model: Model) -> Ensemble | None:
         return model.trees
     if isinstance(model.source, Ensemble):
         return model.source if type(model.source) is Ensemble else None
-    return None if model.method is None else tree_readers.read(model.source, model.method)
+    return None if isinstance(model.trees_read, str) else model.trees_read
 
 
 def on_arrays_of(model: Model, X: Array) -> Model:
@@ -173,11 +185,11 @@ def on_arrays_of(model: Model, X: Array) -> Model:
     Its library takes NumPy arrays only. The trees are read, checked against the library's predictions for the rows of
     X and for some replaced ones, and evaluated where X is; a model that cannot be read stays as it is.
     """
-    if is_torch_module(model.source):
+    if module_of(model.source) is not None:
         return _of_integers(model, X)
     if isinstance(X, np.ndarray) or model.method is None or X.ndim != 2:
         return model
-    ensemble = tree_readers.read(model.source, model.method)
+    ensemble = None if isinstance(model.trees_read, str) else model.trees_read
     if ensemble is None or ensemble.n_features != X.shape[1]:
         if type(model.source).__module__.partition(".")[0] not in _ON_THE_HOST:
             return model
@@ -200,14 +212,12 @@ def on_table(model: Model, table: Table) -> Model:
     if _takes_arrays(source, table.names):
         tables.check_numbers(table, range(len(table.names)), f"model {name_of(source)} takes arrays, but X")
         return model
-    # Trees that split on a library's own codes of categories cannot be read for ours.
-    method = None if table.coded else model.method
-    return dataclasses.replace(model, predict=tables.called(model.predict, table), method=method)
+    return dataclasses.replace(model, predict=tables.called(model.predict, table), table=table)
 
 
 def _takes_arrays(model: object, names: Sequence[str]) -> bool:
     """Whether a model does not know tables, or was fitted without the names of this one."""
-    if is_torch_module(model) or isinstance(model, Linear | FirstLayer | Ensemble):
+    if module_of(model) is not None or isinstance(model, Linear | FirstLayer | Ensemble):
         return True
     if not hasattr(model, "n_features_in_") or hasattr(model, "feature_names_in_"):
         return False
@@ -279,11 +289,12 @@ def at_home(
     NumPy data go where the module is. A tensor on another device is an error: which of the two moves is the user's
     decision. Integers stay: whether a module takes them it says itself, see `_of_integers`.
     """
-    if not is_torch_module(model):
+    module = module_of(model)
+    if module is None:
         return X, y, weights
     import array_api_compat.torch as xp
 
-    home = torch_home(model)
+    home = torch_home(module)
     dev, dtype = (device(xp.empty(0)), None) if home is None else home
     if isinstance(X, np.ndarray):
         y, weights = (a if a is None else from_host(to_host(a), xp, dev) for a in (y, weights))
@@ -300,7 +311,8 @@ def at_home(
 
 def _of_integers(model: Model, X: Array) -> Model:
     """A torch module that is called with integers: if it takes none, the error says what to do."""
-    home = torch_home(model.source) if is_torch_module(model.source) else None
+    module = module_of(model.source)
+    home = None if module is None else torch_home(module)
     if home is None or is_floating(namespace(X), X.dtype):
         return model
     computes, wanted = ("several dtypes", "torch.float32") if home[1] is None else (home[1], home[1])

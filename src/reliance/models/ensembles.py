@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reliance._core import arrays
+from reliance._core import arrays, loops
 from reliance._core.arrays import backend, index_dtype, namespace
 from reliance._core.kinds import Array, Device, DType, HostArray, Namespace
 
@@ -146,7 +146,7 @@ class Ensemble:
         xp, dev = namespace(X), _place(X)
         cached = backend(xp) in ("numpy", "torch") and not arrays.is_accelerator(xp, dev)
         rows = max((_CACHED_PAIRS if cached else _PAIRS) // self.roots.size, 1)
-        return self._follow(X) if X.shape[0] <= rows else arrays.map_parts(self._follow, X, rows)
+        return self._follow(X) if X.shape[0] <= rows else loops.map_parts(self._follow, X, rows)
 
     def decide(self, nodes: Ints, values: Floats) -> Bools:
         """Which way each of the inner nodes sends each value: (q, v) on the host, True for left."""
@@ -198,7 +198,7 @@ class Ensemble:
             return xp.take(t.child, 2 * node + xp.astype(left, node.dtype), axis=0)
 
         if arrays.device(X) is None:  # traced: one compiled level, where fused ones take very long
-            node = arrays.fold(below, node, arrays.stacked([(t.roots,)] * self.depth))
+            node = loops.fold(below, node, loops.stacked([(t.roots,)] * self.depth))
         else:
             for _ in range(self.depth):
                 node = below(node, None)
@@ -323,7 +323,7 @@ def _rounded_down(threshold: Floats) -> NDArray[np.float32]:
     """The largest float32 that is not above: ``x <= t`` stays what it is for every float32 x."""
     with np.errstate(over="ignore"):
         near = threshold.astype(np.float32)
-    return np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near)
+        return np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near)
 
 
 def _place(x: Array) -> Device:

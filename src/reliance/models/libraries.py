@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, TypedDict, overload
+from typing import NotRequired, Protocol, TypedDict, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,12 @@ from reliance._core.kinds import Array, HostArray, TorchArray
 # torch and Flax
 
 
+class TorchHook(Protocol):
+    """What is registered with a module of torch, and can be taken away."""
+
+    def remove(self) -> None: ...
+
+
 class TorchModule(Protocol):
     """A module of torch."""
 
@@ -22,12 +28,15 @@ class TorchModule(Protocol):
     _forward_pre_hooks: Mapping[int, object]
 
     def __call__(self, *inputs: Array, **named: Array) -> TorchArray: ...
+    @property
+    def forward(self) -> Callable[..., object]: ...
+    def register_forward_hook(self, hook: Callable[..., None], /) -> TorchHook: ...
     def eval(self) -> object: ...
     def modules(self) -> Iterator[TorchModule]: ...
     def parameters(self) -> Iterator[TorchArray]: ...
     def buffers(self) -> Iterator[TorchArray]: ...
     def named_parameters(self) -> Iterator[tuple[str, TorchArray]]: ...
-    def named_modules(self) -> Iterator[tuple[str, TorchModule]]: ...
+    def named_modules(self, *, remove_duplicate: bool = True) -> Iterator[tuple[str, TorchModule]]: ...
     def named_buffers(self) -> Iterator[tuple[str, TorchArray]]: ...
 
 
@@ -157,6 +166,8 @@ class HistogramBoosting(Boosting, Protocol):
 class LightgbmBooster(Protocol):
     """A booster of LightGBM."""
 
+    pandas_categorical: list[list[object]] | None
+
     def model_to_string(self) -> str: ...
 
 
@@ -176,6 +187,13 @@ class XgboostBooster(Protocol):
     def save_raw(self, form: str, /) -> bytearray: ...
     def attr(self, name: str, /) -> str | None: ...
     def inplace_predict(self, X: Array, /) -> Array: ...
+
+
+class XgboostCategories(TypedDict):
+    """The levels of one column: numbers, or the bytes of texts and where each begins."""
+
+    values: list[int]
+    offsets: NotRequired[list[int]]
 
 
 class _TreeParam(TypedDict):
@@ -205,3 +223,61 @@ class XgboostEstimator(Protocol):
     classes_: HostArray
 
     def get_booster(self) -> XgboostBooster: ...
+
+
+class CatboostSplit(TypedDict):
+    """A question of a tree; those about categories have other fields."""
+
+    split_type: str
+    float_feature_index: int
+    border: float
+
+
+class CatboostNode(TypedDict, total=False):
+    """A node with those below it: a leaf has a value, any other node a split."""
+
+    split: CatboostSplit
+    left: CatboostNode
+    right: CatboostNode
+    value: float | list[float]
+
+
+class _CatboostTree(TypedDict):
+    splits: list[CatboostSplit]
+    leaf_values: list[float]
+
+
+class CatboostFloat(TypedDict):
+    """A feature of numbers: its place among them, and among all columns."""
+
+    feature_index: int
+    flat_feature_index: int
+    nan_value_treatment: str
+
+
+class _CatboostFeatures(TypedDict):
+    float_features: list[CatboostFloat]
+
+
+class CatboostText(TypedDict):
+    """A model as CatBoost writes it down, with one of the two lists of trees."""
+
+    features_info: _CatboostFeatures
+    scale_and_bias: tuple[float, list[float]]
+    oblivious_trees: NotRequired[list[_CatboostTree]]
+    trees: NotRequired[list[CatboostNode]]
+
+
+class _Metadata(Protocol):
+    def keys(self) -> Sequence[str]: ...
+
+
+class CatboostModel(Protocol):
+    """A fitted model of CatBoost; ``classes_`` are of classifiers alone."""
+
+    feature_names_: list[str]
+    classes_: HostArray
+
+    def save_model(self, path: str, /, *, format: str) -> None: ...
+    def get_all_params(self) -> Mapping[str, object]: ...
+    def get_metadata(self) -> _Metadata: ...

@@ -72,7 +72,7 @@ def _takes_largest(model: object, functions: Sequence[Loss | Metric]) -> bool:
     Trees are known to do that, and then probabilities can be had from the trees alone.
     """
     labels = all(compares_labels(function) for function in functions)
-    return labels and tree_readers.read(model, "predict_proba") is not None
+    return labels and tree_readers.is_understood(model, "predict_proba")
 
 
 def _instead(model: object, method: str) -> str:

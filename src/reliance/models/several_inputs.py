@@ -1,4 +1,4 @@
-"""Models of several inputs, which the engine calls with the numbers of the rows that pieces are taken from."""
+"""Models of several inputs, which the engine calls with all of them in a tuple."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from reliance._core.arrays import device, from_host
 from reliance._core.kinds import Array
 from reliance._core.words import shown
 from reliance.data.several_inputs import Inputs
-from reliance.models import calling, modules
+from reliance.models import calling, modules, networks
 from reliance.models.calling import Model
-
-# Bytes of inputs that are put together for one call on a CPU.
-_CALL_BYTES = 2**25
 
 
 def at_home(inputs: Inputs, model: object) -> Inputs:
     """Inputs of NumPy go to the device of a torch module, floating ones in its dtype; others stay."""
-    if not modules.is_torch_module(model):
+    module = networks.module_of(model)
+    if module is None:
         return inputs
     import array_api_compat.torch as xp
 
-    home = modules.home(model)
+    home = modules.home(module)
     dev, dtype = (device(xp.empty(0)), None) if home is None else home
     moved = {}
     for name, part in inputs.parts.items():
@@ -38,17 +36,15 @@ def at_home(inputs: Inputs, model: object) -> Inputs:
     return dataclasses.replace(inputs, parts=moved)
 
 
-def of_row_numbers(model: Model, inputs: Inputs) -> Model:
-    """The model as a function of row numbers."""
+def of_tuples(model: Model, inputs: Inputs) -> Model:
+    """The model as a function of one thing, a tuple of its inputs."""
     # What the user passed takes several inputs; names that are no text are its own error.
     predict: Callable[..., Array] = model.predict
-    put_together = inputs.assembler()
+    names: tuple[str, ...] = tuple(inputs.parts)  # type: ignore[arg-type]
 
-    def of_rows(block: Array) -> Array:
-        parts: dict[str, Array] = put_together(block)  # type: ignore[assignment]
-        return predict(**parts) if inputs.named else predict(*parts.values())
+    def of_parts(parts: tuple[Array, ...]) -> Array:
+        return predict(**dict(zip(names, parts, strict=True))) if inputs.named else predict(*parts)
 
-    of_rows.__qualname__ = calling.name_of(model.source)
-    rows = max(1, min(model.block_rows or 2048, _CALL_BYTES // max(inputs.row_bytes, 1)))
-    # Another source: what a library knows of its own model is not true of row numbers.
-    return Model(of_rows, of_rows, model.classes, rows, model.session, parts=model.parts)
+    of_parts.__qualname__ = calling.name_of(model.source)
+    # Another source: what a library knows of its own model is not true of a tuple of inputs.
+    return Model(of_parts, of_parts, model.classes, model.block_rows, model.session, parts=model.parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -12,6 +13,12 @@ from reliance._core.kinds import HostArray
 from reliance.models.ensembles import Bools, Categories, Ensemble, Finish, Floats, Ints, Link, Output
 
 _Float: TypeAlias = Literal["float32", "float64"]
+# What predictions may go through.
+METHODS = ("predict", "predict_proba", "decision_function", "inplace_predict", "_raw_predict")
+
+
+class NotRead(Exception):
+    """Why trees are not read, in a few words."""
 
 
 class TreeNodes(NamedTuple):
@@ -65,6 +72,21 @@ def joined(
         finish=finish,
         n_features=int(n_features),
         precision=float(np.finfo(computed_in).eps),
+    )
+
+
+def recoded(ensemble: Ensemble, column: int, own: Floats, seen: Floats) -> Ensemble:
+    """The same trees for rows that hold ``own (v,)`` where the library sees ``seen (v,)``; others go the way of NaN."""
+    nodes = np.flatnonzero(ensemble.feature == column)
+    left = ensemble.decide(nodes, seen)
+    category, threshold = ensemble.category.copy(), ensemble.threshold.copy()
+    category[nodes] = len(ensemble.categories) + np.arange(len(nodes))
+    threshold[nodes] = 0.0
+    order = np.argsort(own)
+    known = own[order]
+    splits = tuple(Categories(known[goes[order]], known) for goes in left)
+    return dataclasses.replace(
+        ensemble, category=category, threshold=threshold, categories=(*ensemble.categories, *splits)
     )
 
 

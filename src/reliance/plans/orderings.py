@@ -84,12 +84,23 @@ def by_values(values: NDArray[Any], ties: Indices) -> Indices:
 
     ``ties (n,)``: all rows in the order in which equal ones are put.
     """
+    width = values.shape[1]
+    if width == 1:
+        # Without ties there is one order, which an unstable sort finds several times faster.
+        order = np.argsort(values[:, 0])
+        if _all_differ(values[order, 0]):
+            return order
     shuffled = values[ties]
-    width = shuffled.shape[1]
     if width == 1:
         return ties[np.argsort(shuffled[:, 0], kind="stable")]
     ranks = np.stack([dense_ranks(shuffled[:, j]) for j in range(width)], axis=1)
     return ties[_tree_order(ranks) if width <= 3 else _curve_order(ranks)]
+
+
+def _all_differ(ordered: NDArray[Any]) -> bool:
+    """Whether no two of the sorted values are equal; missing values, which come last, are."""
+    several_missing = len(ordered) > 1 and ordered[-2] != ordered[-2]
+    return not several_missing and not bool(np.any(ordered[1:] == ordered[:-1]))
 
 
 def dense_ranks(column: NDArray[Any]) -> NDArray[np.float64]:

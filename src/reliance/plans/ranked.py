@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,11 +98,17 @@ class Ranked(Drawn):
         return self.windows.nbytes + self.windows.kept_bytes(self.draws) + self.orders.nbytes(features)
 
     def donors(self, rows: range, columns: range) -> Indices:
+        tables = self.windows.tables(self.draws)
+        if tables is not None:
+            return _of_tile(tables.places, rows, columns)
         return streams.as_indices(self._columns(columns, rows, self.windows.places, np.int64))
 
     def contrasts(self, tile: Tile) -> NDArray[np.int8] | None:
         if self.draws == 1 and not self.cycles:
             return None
+        tables = self.windows.tables(self.draws)
+        if tables is not None:
+            return _of_tile(tables.signs, tile.rows, tile.columns)
         return np.asarray(self._columns(tile.columns, tile.rows, self.windows.row_signs, np.int8))
 
     def _columns(self, columns: range, rows: range, made: Callable[[int], NDArray[Any]], dtype: Any) -> Any:
@@ -117,8 +123,11 @@ class Ranked(Drawn):
         return found
 
     def users(self, columns: range) -> Users:
-        user = np.stack([self.windows.users(k) for k in columns], axis=1)
-        d = len(columns)
+        tables, d = self.windows.tables(self.draws), len(columns)
+        if tables is not None:
+            user = _of_tile(tables.users, range(self.n), columns)
+        else:
+            user = np.stack([self.windows.users(k) for k in columns], axis=1)
         return Users((user * d + np.arange(d)).reshape(-1), None)
 
     def part(self, feature: Feature) -> OfFeature:
@@ -135,6 +144,14 @@ class Ranked(Drawn):
 
     def fixed_data_error(self, terms: Terms) -> float:
         raise TypeError(_OF_A_FEATURE)
+
+
+Entry = TypeVar("Entry", bound=np.generic)
+
+
+def _of_tile(table: NDArray[Entry], rows: range, columns: range) -> NDArray[Entry]:
+    """``(b, d)``, from a table of all draws and rows, (K, n)."""
+    return np.ascontiguousarray(table[columns.start : columns.stop, rows.start : rows.stop].T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,12 +268,10 @@ class OfFeature(Drawn):
         if terms.contrasts is None or terms.changes is None:
             return math.nan
         windows, effects = self.plan.windows, self._effects(terms)
-        signs = windows.sign_sums(self.draws) / self.draws
-        signed = windows.borrowed(effects.kept[self.order], self.draws, signed=True)
-        left = terms.contrasts - signed
-        if signs.any():  # the mean of a row is not in its contrast
-            plain = windows.borrowed(effects.kept[self.order], self.draws, signed=False)
-            left -= signs * (self.draws * terms.changes - plain)
+        sums = windows.sign_sums(self.draws)
+        signs = sums / self.draws
+        # The mean of a row is not in its contrast, nor are the effects of its donors.
+        left = terms.contrasts - sums * terms.changes - windows.contrasted(effects.kept[self.order], self.draws)
         # A row all of whose signs are the same, one of few rows in small tables, says nothing.
         size = 1.0 - signs**2
         told = size > 0.0

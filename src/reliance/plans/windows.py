@@ -40,12 +40,20 @@ def thue_morse(count: int) -> NDArray[np.int8]:
     return signs[:count]
 
 
-class _Tables(NamedTuple):
+class Tables(NamedTuple):
     """Of all draws, ``(K, n)`` each: the row at each place, and for each row its place and its sign."""
 
     users: Indices
     places: Indices
     signs: NDArray[np.int8]
+
+    @classmethod
+    def of(cls, places: Indices, signs: NDArray[np.int8]) -> Tables:
+        """The rows at the places follow from the places of the rows."""
+        users, rows = np.empty_like(places), np.arange(places.shape[1])
+        for own, place in zip(users, places, strict=True):
+            own[place] = rows
+        return cls(users, places, signs)
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,9 @@ class Windows:
     @cached_property
     def position(self) -> Indices:
         """The place q of each row."""
-        return np.argsort(self.order)
+        places = np.empty(self.n, dtype=np.int64)
+        places[self.order] = np.arange(self.n)
+        return places
 
     @cached_property
     def _signs(self) -> NDArray[np.int8]:
@@ -127,7 +137,10 @@ class Windows:
         return streams.turns(self.key, self.count << (k // self.count).bit_length(), k)
 
     def _turn(self, level: int, shares: Floats | None, back: bool = False) -> Indices:
-        """``(n,)``: where places go if every 2^level-th of each window is turned, by half of it without shares."""
+        """``(n,)``: where places go if every 2^level-th of each window is turned, by half of it without shares.
+
+        Shares ``(draws, parts)`` are those of several draws, whose places ``(draws, n)`` are found at once.
+        """
         bounds = np.arange((self.count << level) + 1, dtype=np.int64) * self.n // (self.count << level)
         sizes = np.diff(bounds)
         steps = sizes // 2
@@ -135,7 +148,7 @@ class Windows:
             steps = np.minimum((shares * sizes).astype(np.int64), np.maximum(sizes - 1, 0))
         if back:
             steps = np.where(steps > 0, sizes - steps, 0)
-        places = np.arange(self.n) + np.repeat(steps, sizes)
+        places = np.arange(self.n) + np.repeat(steps, sizes, axis=-1)
         beyond = places >= np.repeat(bounds[1:], sizes)
         return streams.as_indices(places - beyond * np.repeat(sizes, sizes))
 
@@ -148,41 +161,61 @@ class Windows:
         return np.roll(self.order, self.shift(k))[self.turned_back(k)]
 
     def kept_bytes(self, draws: int) -> int:
-        """Of the tables of all draws, which small problems keep: every feature's errors ask for them."""
-        return 17 * self.n * draws if self.n * draws <= _KEPT else 0
+        """Of the tables of all draws, which small problems keep: blocks and every feature's errors ask for them."""
+        return 25 * self.n * draws if self.n * draws <= _KEPT else 0
 
-    def _tables(self, draws: int) -> _Tables | None:
+    def tables(self, draws: int) -> Tables | None:
+        """Of so many draws, made once; None if they would be too large to keep."""
         if self.n * draws > _KEPT:
             return None
-        last: tuple[int, _Tables] | None = self.__dict__.get("_last_tables")
+        last: tuple[int, Tables] | None = self.__dict__.get("_last_tables")
         if last is None or last[0] != draws:
-            every = range(draws)
-            users, places = (np.stack([of(k) for k in every]) for of in (self.users, self.places))
-            last = (draws, _Tables(users, places, np.stack([self.row_signs(k) for k in every])))
+            made = self._one_cycle(draws) if draws <= self.count else self._draw_by_draw(draws)
+            last = (draws, made)
             self.__dict__["_last_tables"] = last
         return last[1]
 
+    def _one_cycle(self, draws: int) -> Tables:
+        """All draws at once: for small problems the calls cost more than the numbers."""
+        every = range(draws)
+        turned = self._turn(0, np.stack([self._shares(k) for k in every]))
+        t = (self.position + np.asarray([self.shift(k) for k in every])[:, None]) % self.n
+        return Tables.of(np.take_along_axis(turned, t, axis=1), self._signs[t])
+
+    def _draw_by_draw(self, draws: int) -> Tables:
+        every = range(draws)
+        return Tables.of(np.stack([self.places(k) for k in every]), np.stack([self.row_signs(k) for k in every]))
+
     def spread(self, v: Floats, draws: int) -> Floats:
         """``(n,)``: for each place the sum of ``v[i]`` over the rows i that borrow from it."""
-        tables = self._tables(draws)
+        tables = self.tables(draws)
         if tables is not None:
-            return np.asarray(v[tables.users].sum(axis=0))
+            return np.asarray(np.take(v, tables.users).sum(axis=0))
         ordered, total = v[self.order], np.zeros(self.n)
         for k in range(draws):
             total += np.roll(ordered, self.shift(k))[self.turned_back(k)]
         return total
 
-    def borrowed(self, g: Floats, draws: int, signed: bool) -> Floats:
-        """``(n,)``: for each row the sum over its donors of ``g[place]``, times the draw's sign there if signed."""
-        tables = self._tables(draws)
+    def contrasted(self, g: Floats, draws: int) -> Floats:
+        """``(n,)``: for each row the sum over its donors of ``g[place]``, times how far its sign is from their mean."""
+        tables, means = self.tables(draws), self.sign_sums(draws) / draws
         if tables is not None:
-            given = g[tables.places]
-            return np.asarray((given * tables.signs if signed else given).sum(axis=0))
-        total = np.zeros(self.n)
+            return np.asarray(np.einsum("ki,ki->i", np.take(g, tables.places), self._centred(draws, tables, means)))
+        signed, plain = np.zeros(self.n), np.zeros(self.n)
         for k in range(draws):
-            given = g[self.turned(k)]
-            total += np.roll(given * self.signs(k) if signed else given, -self.shift(k))
-        return total[self.position]
+            given, shift = g[self.turned(k)], -self.shift(k)
+            signed += np.roll(given * self.signs(k), shift)
+            if means.any():
+                plain += np.roll(given, shift)
+        return np.asarray(signed[self.position] - means * plain[self.position])
+
+    def _centred(self, draws: int, tables: Tables, means: Floats) -> Floats:
+        """``(K, n)``: the signs less their mean over the draws of a row, kept with the tables."""
+        last: tuple[int, Floats] | None = self.__dict__.get("_last_centred")
+        if last is None or last[0] != draws:
+            last = (draws, tables.signs - means)
+            self.__dict__["_last_centred"] = last
+        return last[1]
 
     def row_signs(self, k: int) -> NDArray[np.int8]:
         """``(n,)``: the sign of the window that each row borrows from."""
@@ -197,6 +230,9 @@ class Windows:
         return last[1]
 
     def _made_sign_sums(self, draws: int) -> Floats:
+        tables = self.tables(draws)
+        if tables is not None:
+            return np.asarray(tables.signs.sum(axis=0, dtype=np.float64))
         total = np.zeros(self.n)
         for k in range(draws):
             total += np.roll(self.signs(k), -self.shift(k))
@@ -215,20 +251,21 @@ class Windows:
         last: tuple[int, float] | None = self.__dict__.get("_last_uneven")
         if last is None or last[0] != draws:
             stretches = self.count << (whole.bit_length() - 1)
-            last = (draws, self._made_uneven(stretches) * whole * self.count / stretches)
+            last = (draws, self._made_uneven(stretches, draws) * whole * self.count / stretches)
             self.__dict__["_last_uneven"] = last
         return last[1]
 
-    def _made_uneven(self, stretches: int) -> float:
+    def _made_uneven(self, stretches: int, draws: int) -> float:
         if self.n % stretches == 0 and stretches == self.count:
             return 0.0
         if self.n * stretches > _COUNTED:
             return 2.0 * stretches**2 / self.n
         bounds = np.arange(stretches + 1, dtype=np.int64) * self.n // stretches
         stretch = np.repeat(np.arange(stretches), np.diff(bounds))
-        met = np.zeros((self.n, stretches))
-        for k in range(stretches):
-            met[np.arange(self.n), stretch[self.places(k)]] += 1.0
+        tables = self.tables(draws)
+        places = np.stack([self.places(k) for k in range(stretches)]) if tables is None else tables.places[:stretches]
+        cells = np.arange(self.n) * stretches + stretch[places]
+        met = np.bincount(cells.reshape(-1), minlength=self.n * stretches).reshape(self.n, stretches)
         return float(np.sum((met - stretches * np.diff(bounds) / self.n) ** 2) / self.n)
 
     def means(self, v: Floats) -> Floats:

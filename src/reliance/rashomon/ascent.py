@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import functional
-from reliance._core import arrays, streams
+from reliance._core import arrays, loops, streams
 from reliance._core.arrays import device, namespace
 from reliance._core.kinds import Array
 from reliance.engine import kernels
@@ -94,7 +94,7 @@ def loss_sums(predict: Predict, operands: Operands, shifts: Array, loss: str, ce
         found = xp.where(inside[:, None], found, xp.zeros_like(found))
         return xp.stack([xp.sum(found[:, 0]), xp.sum(found[:, 1:])])
 
-    return strip(0) if rows == n else arrays.rematerialised_sum(strip, np.arange(0, n, rows), X)
+    return strip(0) if rows == n else loops.rematerialised_sum(strip, np.arange(0, n, rows), X)
 
 
 def lagrangian(risk: Array, switched: Array, compare: str, pressure: Pressure) -> Array:

@@ -17,22 +17,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.polynomial import chebyshev
-from scipy import sparse
 
+from reliance.exact.panels import interpolation
+from reliance.exact.sorted_sums import running_sums
 from reliance.rashomon.convex_rows import Rows, rounded_hinge
 from reliance.rashomon.convex_solver import STAGES, Convex, Stage, Values, remembered
 from reliance.samplers.draws import Host
 
 _EPS = float(np.finfo(np.float64).eps)
 _FEW = 2**17  # cells of which each is visited
-_HALF = 0.5  # of the length of an interval
-# Trefethen, Approximation theory and approximation practice, theorem 8.2: the interpolant of degree N - 1 misses a
-# function that is at most M in the ellipse of parameter r by at most 4 M r^(1-N) / (r - 1). Here r = 12, whose ellipse
-# has a half axis of 2.98 < pi, and M < 7 for the loss less a line, its derivative or, with M < 45, its second.
-_NODES = 16
-_POINTS = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
-_TO_POINTS = np.linalg.inv(chebyshev.chebvander(_POINTS, _NODES - 1))
+# The loss less a line is at most 7, and its derivatives at most 45, in the ellipse of parameter r = 12 about an
+# interval of length 1, whose half axis is 2.98 < pi: 16 points miss them by 1e-15 (see `panels`).
+_NODES, _WIDTH = 16, 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +173,8 @@ def _logistic_sums(pairs: Pairs, b: Host) -> Host:
     """log(1 + exp(u)) for the rows of sign -1, that less u for the others."""
     g = len(pairs.places)
     a, t = pairs.kept @ b, pairs.lent @ b[pairs.places]
-    (points, of_rows), (donors, of_donors) = _interpolation(a), _interpolation(t)
-    weights = pairs.weights if of_donors is None else of_donors.T @ pairs.weights
+    rows, lenders = (interpolation(numbers, _WIDTH, _NODES) for numbers in (a, t))
+    points, donors, weights = rows.points, lenders.points, lenders.spread(pairs.weights)
     found = np.empty((len(points), 3 + 2 * g + g * g))
     block = max(pairs.block // len(donors), 1)
     for start in range(0, len(points), block):
@@ -189,28 +185,12 @@ def _logistic_sums(pairs: Pairs, b: Host) -> Host:
         found[part, 0] = (np.maximum(u, 0.0) + np.log1p(away)) @ weights[:, 0]
         found[part, 1 : 2 + g] = share @ weights[:, : 1 + g]
         found[part, 2 + g :] = (away / (1 + away) ** 2) @ weights
-    sums = found if of_rows is None else of_rows @ found
+    sums = rows.interpolate(found)
     positive = pairs.rows.signs > 0
     total = pairs.weights[:, : 1 + g].sum(axis=0)
     sums[positive, 0] -= total[0] * a[positive] + float(total[1:] @ b[pairs.places])
     sums[positive, 1 : 2 + g] -= total
     return np.asarray(sums)
-
-
-def _interpolation(values: Host) -> tuple[Host, sparse.csr_array | None]:
-    """Points, and the matrix (len(values), points) that interpolates between them; None: the points are the values."""
-    low = float(values.min())
-    cells, place = np.unique(np.floor((values - low) / (2 * _HALF)), return_inverse=True)
-    if _NODES * len(cells) >= len(values):
-        return values, None
-    centres = low + (cells + 0.5) * 2 * _HALF
-    basis = chebyshev.chebvander((values - centres[place]) / _HALF, _NODES - 1) @ _TO_POINTS
-    at = place[:, None] * _NODES + np.arange(_NODES)
-    ends = np.arange(0, basis.size + 1, _NODES)
-    shape = (len(values), len(cells) * _NODES)
-    return (centres[:, None] + _HALF * _POINTS).ravel(), sparse.csr_array(
-        (basis.ravel(), at.ravel(), ends), shape=shape
-    )
 
 
 def _hinge_sums(pairs: Pairs, b: Host, width: float) -> Host:
@@ -219,7 +199,7 @@ def _hinge_sums(pairs: Pairs, b: Host, width: float) -> Host:
     lend = b[pairs.places]
     a, t = pairs.kept @ b, pairs.lent @ lend
     order = np.argsort(t, kind="stable")
-    t, running = t[order], _running_sums(pairs.weights[order])
+    t, running = t[order], running_sums(pairs.weights[order])
     inner = running[np.searchsorted(t, s * (1 - width) - a)]
     linear = np.where(s[:, None] > 0, inner, running[-1] - inner)
     sums = np.zeros((len(a), 3 + 2 * g + g * g))
@@ -246,14 +226,3 @@ def _few_sums(pairs: Pairs, b: Host, stage: Stage) -> Host:
     return np.column_stack(
         [value @ pairs.weights[:, 0], -s * (share @ pairs.weights[:, : 1 + g]), bend @ pairs.weights]
     )
-
-
-def _running_sums(values: Host) -> Host:
-    """(m + 1, K): sums of the first rows, in two levels, so that rounding grows with sqrt(m) at most."""
-    m, width = values.shape
-    length = int(np.ceil(np.sqrt(m)))
-    padded = np.zeros((length * length, width))
-    padded[:m] = values
-    inner = np.cumsum(padded.reshape(length, length, width), axis=1)
-    before = np.vstack([np.zeros(width), np.cumsum(inner[:-1, -1], axis=0)])
-    return np.vstack([np.zeros(width), (inner + before[:, None]).reshape(-1, width)[:m]])

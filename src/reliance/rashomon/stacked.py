@@ -22,6 +22,7 @@ from reliance._core.progress import Reporter
 from reliance.data.features import Feature
 from reliance.engine.evaluation import Evaluation, evaluating
 from reliance.engine.executors import Base, Caller, predict_rows
+from reliance.engine.kernels import Block
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
 from reliance.exact import routes
@@ -92,8 +93,8 @@ class _SideBySide:
 
     parts: tuple[tuple[Model, int | None], ...]
 
-    def __call__(self, block: Array) -> Array:
-        xp = arrays.namespace(block)
+    def __call__(self, block: Block) -> Array:
+        xp = arrays.namespace(arrays.first(block))
         # Copies: two models may answer in the same memory.
         outputs = (predict_rows(model, block, limit) for model, limit in self.parts)
         return xp.concat([xp.asarray(xp.reshape(one, (one.shape[0], -1)), copy=True) for one in outputs], axis=1)

@@ -40,6 +40,8 @@ class Variables:
     encoded : mapping
         For a column of codes of a table, the columns of 0 and 1 that stand for it where it is given: one for each of
         its values but the first.
+    groups : mapping
+        The columns of the features of a call that are no single columns: they can be given by their names, too.
     """
 
     matrix: Array
@@ -47,6 +49,7 @@ class Variables:
     columns: dict[str, tuple[int, ...]]
     coded: tuple[int, ...] = ()
     encoded: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def name_of(self, column: int) -> str:
         """What a message calls a column, also one that stands for a value of another."""
@@ -114,13 +117,14 @@ def gather(rows: Rows, context: object, y: object, moved: bool = False) -> Varia
     """The variables of the evaluated rows; ``moved``: X was NumPy and went to a torch module, as they do, then."""
     flat = rows.flat
     columns: dict[str, tuple[int, ...]] = {name: (j,) for j, name in enumerate(rows.names)}
+    groups = {feature.name: feature.columns for feature in rows.features if feature.name not in columns}
     parts, width, encoded = [arrays.as_floating(flat)], int(flat.shape[1]), {}
     for j, levels in _levels(rows).items():
         parts.append(arrays.from_host(levels, rows.xp, rows.device, parts[0].dtype))
         encoded[j] = tuple(range(width, width + levels.shape[1]))
         width += levels.shape[1]
     for name, values in ({} if context is None else _checked_context(context, flat, moved)).items():
-        if name in columns:
+        if name in columns or name in groups:
             raise ValueError(f"context: {shown(name)} is the name of a feature, too; give the variable another name")
         if y is not None and _is_label(values, as_array(y, "y")):
             raise ValueError(f"context: {shown(name)} equals y; the label cannot be conditioned on")
@@ -128,7 +132,7 @@ def gather(rows: Rows, context: object, y: object, moved: bool = False) -> Varia
         width += int(values.shape[1])
         parts.append(arrays.namespace(flat).astype(values, parts[0].dtype))
     matrix = parts[0] if len(parts) == 1 else rows.xp.concat(parts, axis=1)
-    return Variables(matrix, int(flat.shape[1]), columns, rows.coded, encoded)
+    return Variables(matrix, int(flat.shape[1]), columns, rows.coded, encoded, groups)
 
 
 def _levels(rows: Rows) -> dict[int, NDArray[np.float64]]:
@@ -201,12 +205,13 @@ def _columns(members: object, variables: Variables) -> Given:
         if isinstance(member, bool | np.bool_) or not isinstance(member, str | int | np.integer):
             raise TypeError(f"given holds {shown(member)}: name features by name or index, context variables by name")
         if isinstance(member, str):
-            if member not in variables.columns:
+            known = {**variables.groups, **variables.columns}
+            if member not in known:
                 raise ValueError(
                     f"given names {shown(member)}, which is neither a feature nor a variable of context: "
-                    f"{closest(member, variables.columns)}. The label cannot be conditioned on"
+                    f"{closest(member, known)}. The label cannot be conditioned on"
                 )
-            found += variables.columns[member]
+            found += known[member]
         elif not 0 <= int(member) < variables.width:
             raise ValueError(f"given holds the index {member}: X has the columns 0 to {variables.width - 1}")
         else:
