@@ -163,6 +163,34 @@ class HistogramBoosting(Boosting, Protocol):
     _baseline_prediction: NDArray[np.float64]
 
 
+class IsolationForest(Protocol):
+    """A fitted isolation forest of scikit-learn; for each tree the columns that it sees, and lengths by node."""
+
+    n_features_in_: int
+    estimators_: Sequence[TreeEstimator]
+    estimators_features_: Sequence[NDArray[np.int64]]
+    offset_: float
+    _decision_path_lengths: Sequence[NDArray[np.float64]]
+    _average_path_length_per_tree: Sequence[NDArray[np.float64]]
+    _max_samples: int
+
+
+class Bagging(Protocol):
+    """Fitted bagging of scikit-learn; ``classes_`` of classifiers alone."""
+
+    n_features_in_: int
+    classes_: HostArray
+    estimators_: Sequence[Boosting]
+    estimators_features_: Sequence[NDArray[np.int64]]
+
+
+class Voting(Protocol):
+    """A fitted vote of regressors of scikit-learn."""
+
+    estimators_: Sequence[object]
+    _weights_not_none: Sequence[float] | None
+
+
 class LightgbmBooster(Protocol):
     """A booster of LightGBM."""
 
