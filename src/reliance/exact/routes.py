@@ -15,14 +15,16 @@ from reliance.engine.problems import Problem
 from reliance.exact import trust
 from reliance.exact.distinct import Distinct
 from reliance.exact.first_layer import FirstLayer
+from reliance.exact.kernel_machines import Kernels
 from reliance.exact.linear import Linear
+from reliance.exact.nodes import Nodes
 from reliance.exact.plain import Plain
 from reliance.exact.protocol import A, Exchange, Job, Measured, Offer, Opening, Route, Tables
 from reliance.exact.tree_route import Trees
 from reliance.plans import Plan
 
 # In the order in which they are asked: of two that cost the same, the first is taken. The last applies always.
-ROUTES: list[Route] = [Linear(), Trees(), FirstLayer(), Distinct(), Plain()]
+ROUTES: list[Route] = [Linear(), Trees(), Kernels(), FirstLayer(), Nodes(), Distinct(), Plain()]
 
 
 def names() -> tuple[str, ...]:
