@@ -6,6 +6,7 @@ from reliance import features, functional, losses, models, plans, samplers
 from reliance._core.run import Run
 from reliance.losses import Metric
 from reliance.methods.adaptive import Until
+from reliance.methods.compare_models import compare_models
 from reliance.methods.conditional import conditional_model_reliance, relative_importance
 from reliance.methods.drawing import Draws
 from reliance.methods.extrapolation import extrapolation_check
@@ -35,6 +36,7 @@ from reliance.results.interactions import Interactions
 from reliance.results.linear import LinearImportance
 from reliance.results.local import LocalImportance
 from reliance.results.mapping import Results
+from reliance.results.models import ModelComparison
 from reliance.results.null import NullImportance
 from reliance.results.splits import SplitComparison
 from reliance.samplers.given import Given
@@ -58,6 +60,7 @@ __all__ = [
     "LinearImportance",
     "LocalImportance",
     "Metric",
+    "ModelComparison",
     "NullImportance",
     "RefitError",
     "RelativeImportance",
@@ -68,6 +71,7 @@ __all__ = [
     "Until",
     "ablation_importance",
     "algorithm_reliance",
+    "compare_models",
     "compare_splits",
     "conditional_model_class_reliance",
     "conditional_model_reliance",
