@@ -15,6 +15,7 @@ from reliance.methods.linear import linear_importance
 from reliance.methods.local import local_importance
 from reliance.methods.quantiles import feature_impact
 from reliance.methods.replacement import ablation_importance, model_reliance, permutation_importance
+from reliance.methods.replacing import Donors
 from reliance.methods.sobol import sobol_first, sobol_total
 from reliance.methods.splits import compare_splits
 from reliance.rashomon.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass
@@ -48,6 +49,7 @@ __all__ = [
     "ClassReliance",
     "Delta",
     "DifferentiableClass",
+    "Donors",
     "Draws",
     "Extrapolation",
     "FiniteClass",

@@ -19,7 +19,8 @@ from reliance.methods import by_model
 from reliance.methods.adaptive import Until, measure_until
 from reliance.methods.drawing import DEFAULT, Draws, drawn, growing
 from reliance.methods.measuring import measure, reliance_plan
-from reliance.methods.signatures import Measuring
+from reliance.methods.replacing import ReplaceLike, measure_replaced, replacement
+from reliance.methods.signatures import Measuring, Replacing
 from reliance.plans import Plan
 from reliance.plans.protocol import checked, is_plan
 from reliance.results.importance import Importance
@@ -34,7 +35,7 @@ def ablation_importance(
     *,
     draws: int | Until = 10,
     loss: LossLike | None = None,
-    **options: Unpack[Measuring],
+    **options: Unpack[Replacing],
 ) -> Importance: ...
 @overload
 def ablation_importance(
@@ -44,7 +45,7 @@ def ablation_importance(
     *,
     draws: int | Until = 10,
     loss: LossesLike,
-    **options: Unpack[Measuring],
+    **options: Unpack[Replacing],
 ) -> Results[Importance]: ...
 @public
 def ablation_importance(
@@ -62,6 +63,7 @@ def ablation_importance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
+    replace: ReplaceLike = None,
 ) -> Importance | Results[Importance]:
     r"""Increase in loss when a feature's values are drawn at random from its column, with confidence intervals.
 
@@ -101,6 +103,9 @@ def ablation_importance(
     (True, [0.0, 0.0])
     """
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
+    if replace is not None:
+        found = replacement(problem, model, X, replace, run)
+        return measure_replaced(found, draws, 10, compare, "ablation_importance", progress, independent=True)
 
     def plan(count: int) -> Plan:
         return plans.Resample(problem.n, count, problem.key)
@@ -123,7 +128,7 @@ def permutation_importance(
     *,
     draws: int | Draws | Until | Plan = DEFAULT,
     loss: LossLike | None = None,
-    **options: Unpack[Measuring],
+    **options: Unpack[Replacing],
 ) -> Importance: ...
 @overload
 def permutation_importance(
@@ -133,7 +138,7 @@ def permutation_importance(
     *,
     draws: int | Draws | Until | Plan = DEFAULT,
     loss: LossesLike,
-    **options: Unpack[Measuring],
+    **options: Unpack[Replacing],
 ) -> Results[Importance]: ...
 @overload
 def permutation_importance(
@@ -143,7 +148,7 @@ def permutation_importance(
     *,
     draws: int | Draws | Until | Plan = DEFAULT,
     loss: LossLike | LossesLike | None = None,
-    **options: Unpack[Measuring],
+    **options: Unpack[Replacing],
 ) -> Results[Importance | Results[Importance]]: ...
 @public
 def permutation_importance(
@@ -161,6 +166,7 @@ def permutation_importance(
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
+    replace: ReplaceLike = None,
 ) -> Importance | Results[Importance] | Results[Importance | Results[Importance]]:
     r"""Increase in loss when a feature is permuted across rows, with confidence intervals.
 
@@ -211,9 +217,12 @@ def permutation_importance(
             "features": features,
             "weights": weights,
         }
-        options |= {"run": run, "progress": progress, "names": names, "keep": keep}
+        options |= {"run": run, "progress": progress, "names": names, "keep": keep, "replace": replace}
         return by_model.of_each(model, rng, lambda one, key: permutation_importance(one, X, y, rng=key, **options))
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
+    if replace is not None:
+        found = replacement(problem, model, X, replace, run)
+        return measure_replaced(found, draws, DEFAULT, compare, "permutation_importance", progress)
 
     if is_plan(draws):
         return measure(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance", progress)
