@@ -66,6 +66,11 @@ PARAMETERS = {
         may overlap. `reliance.features` makes every channel, position, patch or window.""",
     "weights": """weights : array (n,), optional
         Weights of the rows' losses. As donors, all rows count equally.""",
+    "replace": """replace : optional
+        What a feature is replaced by; None: its values in other rows. ``"mean"`` or ``"zero"``; ``"noise"``: normal
+        numbers with the mean and standard deviation of each column; values of a row, or of all rows, as an array like
+        X; a function that makes these of all rows. Values that are given are written once, with intervals over the
+        rows. ``rl.Donors(X_background, within=labels)``: other rows to borrow from, or only rows of the same label.""",
     "rng": """rng : int, SeedSequence or Generator, optional
         A seed. The same seed gives the same donors on every backend and at every block size. A Generator is advanced
         by one number.""",

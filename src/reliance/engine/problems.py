@@ -171,6 +171,12 @@ def _read(
     return model, data.read(X, y, features=features, weights=weights, names=names)
 
 
+def behind(model: object, X: object, run: Run | None, memory: int) -> Problem:
+    """A model on further rows, which nobody judges; of a model whose features are inside it, what is there."""
+    found, rows = _read(model, X, None, None, None, None, run)
+    return assembled(found, rows, (), key=0, memory=memory)
+
+
 def _of_tasks(
     model: object,
     X: object,

@@ -80,6 +80,10 @@ class Store(Lender, Protocol):
         """Some of the rows, to which all of them lend."""
         ...
 
+    def borrowing(self, lenders: Any) -> Store:
+        """The same rows, to which other rows lend: ``(m, P)``, or a tuple for several inputs, as `whole` has them."""
+        ...
+
     @property
     def row_bytes(self) -> int: ...
     @property
@@ -180,6 +184,9 @@ class ArrayStore:
         index = from_host(ids, self.xp, self.device, index_dtype(self.xp))
         return Lent(self.gathered(index), self.shape, self.flat)
 
+    def borrowing(self, lenders: Array) -> ArrayStore:
+        return Lent(self.flat, self.shape, lenders)
+
     def gathered(self, index: Array) -> Array:
         return self.xp.take(self.flat, index, axis=0)
 
@@ -272,9 +279,16 @@ class _Sorted:
 
 @dataclass(frozen=True)
 class Lent(ArrayStore):
-    """Some rows of a larger array, ``lenders (N, P)``, all of which lend."""
+    """Rows to which others lend, ``lenders (N, P)``: those of a larger array, or rows that are not measured."""
 
     lenders: Array
+
+    def head(self, n: int) -> Lent:
+        return Lent(self.flat[:n, :], self.shape, self.lenders)
+
+    def lending(self, ids: Indices) -> Lent:
+        index = from_host(ids, self.xp, self.device, index_dtype(self.xp))
+        return Lent(self.gathered(index), self.shape, self.lenders)
 
     @property
     def held_bytes(self) -> int:
