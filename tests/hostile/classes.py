@@ -47,7 +47,7 @@ CLASSES: dict[tuple[str, str], tuple[Callable[[], Any], Expectation]] = {
     ("LinearClass", "ridge negative"): (lambda: _asked(rl.LinearClass(ridge=-1.0)), Refused(("ridge",))),
     ("LinearClass", "ridge nan"): (lambda: _asked(rl.LinearClass(ridge=math.nan)), Refused(("ridge",))),
     ("LinearClass", "ridge text"): (lambda: _asked(rl.LinearClass(ridge="1")), Refused(("ridge",))),
-    ("LinearClass", "intercept text"): (lambda: _asked(rl.LinearClass(fit_intercept="no")), Refused(("intercept",))),
+    ("LinearClass", "intercept text"): (lambda: _asked(rl.LinearClass(intercept="no")), Refused(("intercept",))),
     ("LinearClass", "class itself"): (lambda: _asked(rl.LinearClass), Refused(("model_class",))),
     ("LinearClass", "more columns than rows"): (
         lambda: _asked(rl.LinearClass(), X=X[:3], y=Y[:3]),
