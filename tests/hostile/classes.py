@@ -125,6 +125,18 @@ CLASSES: dict[tuple[str, str], tuple[Callable[[], Any], Expectation]] = {
             )
         ),
     ),
+    # Trees
+    ("TreeClass", "depth 0"): (lambda: _asked(rl.TreeClass(depth=0)), Refused(("depth",))),
+    ("TreeClass", "penalty nan"): (lambda: _asked(rl.TreeClass(penalty=math.nan)), Refused(("penalty",))),
+    ("TreeClass", "cuts text"): (lambda: _asked(rl.TreeClass(cuts="many")), Refused(("cuts",))),
+    ("TreeClass", "cuts True"): (lambda: _asked(rl.TreeClass(cuts=True)), Refused(("cuts",))),
+    ("TreeClass", "loss unknown"): (lambda: _asked(rl.TreeClass(loss="cubed")), Refused(("loss",))),
+    ("TreeClass", "trees of nothing"): (lambda: _asked(rl.TreeClass.from_trees([])), Refused(("trees",))),
+    ("TreeClass", "a tree, not a list"): (lambda: _asked(rl.TreeClass.from_trees(3)), Refused(("trees",))),
+    ("TreeClass", "nan in X"): (
+        lambda: _asked(rl.TreeClass(loss="squared_error"), X=np.where(np.arange(N)[:, None] == 2, np.nan, X)),
+        Refused(("X", "NaN")),
+    ),
     # Networks
     ("DifferentiableClass", "no radius"): (lambda: _asked(rl.DifferentiableClass(score, {})), Refused(("radius",))),
     ("DifferentiableClass", "starts 0"): (

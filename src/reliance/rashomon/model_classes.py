@@ -16,8 +16,9 @@ from reliance.rashomon.linear import LeastSquaresClass
 from reliance.rashomon.members import Members
 from reliance.rashomon.moments import check_intercept
 from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
+from reliance.rashomon.tree_class import TreeClass
 
-__all__ = ["DifferentiableClass", "FiniteClass", "KernelClass", "LinearClass", "Members", "ModelClass"]
+__all__ = ["DifferentiableClass", "FiniteClass", "KernelClass", "LinearClass", "Members", "ModelClass", "TreeClass"]
 
 _LOSSES = ("squared_error", "logistic", "hinge")
 
