@@ -47,7 +47,7 @@ CLASSES: dict[tuple[str, str], tuple[Callable[[], Any], Expectation]] = {
     ("LinearClass", "ridge negative"): (lambda: _asked(rl.LinearClass(ridge=-1.0)), Refused(("ridge",))),
     ("LinearClass", "ridge nan"): (lambda: _asked(rl.LinearClass(ridge=math.nan)), Refused(("ridge",))),
     ("LinearClass", "ridge text"): (lambda: _asked(rl.LinearClass(ridge="1")), Refused(("ridge",))),
-    ("LinearClass", "intercept text"): (lambda: _asked(rl.LinearClass(fit_intercept="no")), Refused(("intercept",))),
+    ("LinearClass", "intercept text"): (lambda: _asked(rl.LinearClass(intercept="no")), Refused(("intercept",))),
     ("LinearClass", "class itself"): (lambda: _asked(rl.LinearClass), Refused(("model_class",))),
     ("LinearClass", "more columns than rows"): (
         lambda: _asked(rl.LinearClass(), X=X[:3], y=Y[:3]),
@@ -124,6 +124,18 @@ CLASSES: dict[tuple[str, str], tuple[Callable[[], Any], Expectation]] = {
                 loops.ratios,
             )
         ),
+    ),
+    # Trees
+    ("TreeClass", "depth 0"): (lambda: _asked(rl.TreeClass(depth=0)), Refused(("depth",))),
+    ("TreeClass", "penalty nan"): (lambda: _asked(rl.TreeClass(penalty=math.nan)), Refused(("penalty",))),
+    ("TreeClass", "cuts text"): (lambda: _asked(rl.TreeClass(cuts="many")), Refused(("cuts",))),
+    ("TreeClass", "cuts True"): (lambda: _asked(rl.TreeClass(cuts=True)), Refused(("cuts",))),
+    ("TreeClass", "loss unknown"): (lambda: _asked(rl.TreeClass(loss="cubed")), Refused(("loss",))),
+    ("TreeClass", "trees of nothing"): (lambda: _asked(rl.TreeClass.from_trees([])), Refused(("trees",))),
+    ("TreeClass", "a tree, not a list"): (lambda: _asked(rl.TreeClass.from_trees(3)), Refused(("trees",))),
+    ("TreeClass", "nan in X"): (
+        lambda: _asked(rl.TreeClass(loss="squared_error"), X=np.where(np.arange(N)[:, None] == 2, np.nan, X)),
+        Refused(("X", "NaN")),
     ),
     # Networks
     ("DifferentiableClass", "no radius"): (lambda: _asked(rl.DifferentiableClass(score, {})), Refused(("radius",))),
