@@ -13,6 +13,7 @@ from reliance.data.features import Feature
 from reliance.engine.evaluation import Evaluation
 from reliance.engine.problems import Problem
 from reliance.exact import trust
+from reliance.exact.additive import Additive
 from reliance.exact.distinct import Distinct
 from reliance.exact.first_layer import FirstLayer
 from reliance.exact.linear import Linear
@@ -22,7 +23,7 @@ from reliance.exact.tree_route import Trees
 from reliance.plans import Plan
 
 # In the order in which they are asked: of two that cost the same, the first is taken. The last applies always.
-ROUTES: list[Route] = [Linear(), Trees(), FirstLayer(), Distinct(), Plain()]
+ROUTES: list[Route] = [Linear(), Trees(), Additive(), FirstLayer(), Distinct(), Plain()]
 
 
 def names() -> tuple[str, ...]:

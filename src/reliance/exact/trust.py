@@ -7,17 +7,20 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.checks import warn
-from reliance._core.kinds import Array
+from reliance._core.kinds import Array, HostArray
 from reliance.engine.executors import Base, predict_rows
 from reliance.engine.problems import Problem
 from reliance.engine.shapes import call_rows
 from reliance.exact.protocol import Route
 from reliance.models import calling, ensembles
+from reliance.models.additive import AdditiveForm
 from reliance.models.calling import FirstLayer, Model
 from reliance.models.ensembles import Ensemble
 from reliance.models.probes import COARSE, Probe, probe, same
 
 Floats = NDArray[np.float64]
+# Units in the last place of the largest score, from which on its sign is trusted.
+_DOUBT = 1e3
 _STRIP = 2**17  # numbers of X that are multiplied with coefficients together
 
 
@@ -71,6 +74,44 @@ def check_linear(
     """
     if not _reproduces(problem, base, form, claimed, lenders):
         raise Disagreement
+
+
+def check_additive(problem: Problem, base: Base, form: AdditiveForm, scores: Floats) -> None:
+    """Raise `Disagreement` unless the effects of single columns give the model's predictions up to rounding.
+
+    ``scores (n,)``: their sums in the rows. Labels are not compared where the score is 0 up to rounding.
+    """
+    groups = [feature.columns for feature in problem.features]
+    precision = arrays.epsilon(base.predictions)
+    block = probe(problem.flat, groups, scores, memory=problem.memory).block
+    every, half = range(int(block.shape[1])), int(block.shape[0]) // 2
+    # In two parts: an effect that looks at its batch is none of single rows.
+    replaced = (
+        np.concatenate([form.effect(part, every) for part in (block[:half, :], block[half:, :])]) + form.intercept
+    )
+    doubt = doubtful(problem, scores)
+    if precision > COARSE:
+        raise Disagreement
+    for own, model in ((scores, base.predictions), (replaced, _called(problem, block))):
+        claimed, library = np.asarray(form.answer(own)), arrays.to_host(model)
+        library = library.reshape(claimed.shape) if claimed.size == library.size else library
+        clear = np.abs(own) > (-1.0 if form.labels == "none" else doubt)
+        if claimed.shape != library.shape or not _agree(claimed[clear], library[clear], own, precision):
+            raise Disagreement
+
+
+def doubtful(problem: Problem, scores: Floats) -> float:
+    """Up to which size the sign of a score may be rounding."""
+    precision = max(arrays.epsilon(problem.flat), float(np.finfo(np.float64).eps))
+    return _DOUBT * precision * (1.0 + float(np.max(np.abs(scores))))
+
+
+def _agree(claimed: HostArray, library: HostArray, scores: Floats, precision: float) -> bool:
+    """Whether answers to scores are the model's; a relative error of a score is one of the answer times its size."""
+    if not len(claimed) or claimed.dtype.kind not in "biuf" or library.dtype.kind not in "biuf":
+        return bool(np.array_equal(claimed, library))
+    scale = (1.0 + float(np.max(np.abs(scores)))) * float(np.max(np.abs(library)))
+    return same(claimed.astype(np.float64), library.astype(np.float64), scale, precision)
 
 
 def check_trees(problem: Problem, base: Base, ensemble: Ensemble) -> None:

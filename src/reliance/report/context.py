@@ -27,7 +27,7 @@ from reliance.results.importance import Importance
 CURVES = 6  # features, the most important ones
 EPSILON = 0.05
 _LEAST_BUDGET = 200_000  # rows that the model may be called with for curves, if the importance took fewer
-_FREE_ROUTES = frozenset({"trees", "linear", "unused"})  # all pairs without a model call for each
+_FREE_ROUTES = frozenset({"trees", "linear", "additive", "unused"})  # all pairs without a model call for each
 _FREE_ROWS = 5000
 _MANY_COLUMNS = 20
 
