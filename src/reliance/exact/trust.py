@@ -12,15 +12,18 @@ from reliance.engine.executors import Base, predict_rows
 from reliance.engine.problems import Problem
 from reliance.engine.shapes import call_rows
 from reliance.exact.protocol import Route
-from reliance.models import calling, ensembles
+from reliance.models import calling, ensembles, pipelines
 from reliance.models.additive import AdditiveForm
 from reliance.models.calling import FirstLayer, Model
 from reliance.models.ensembles import Ensemble
+from reliance.models.pipelines import Unfolded
 from reliance.models.probes import COARSE, Probe, probe, same
 
 Floats = NDArray[np.float64]
 # Units in the last place of the largest score, from which on its sign is trusted.
 _DOUBT = 1e3
+# Rows that are transformed once more, and by how much transformed numbers may differ.
+_FEW, _ALIKE = 64, 1e-12
 _STRIP = 2**17  # numbers of X that are multiplied with coefficients together
 
 
@@ -114,6 +117,51 @@ def _agree(claimed: HostArray, library: HostArray, scores: Floats, precision: fl
     return same(claimed.astype(np.float64), library.astype(np.float64), scale, precision)
 
 
+def check_pipeline(problem: Problem, base: Base, unfolded: Unfolded, behind: Problem) -> None:
+    """Raise `Disagreement` unless each column of the rows makes its own transformed columns, and nothing else.
+
+    ``behind``: the problem of the last estimator and transformed rows. Replaced rows, transformed, must be transformed
+    rows with exchanged columns, and the estimator must predict from these what the pipeline predicts.
+    """
+    found = _probe(problem, base)
+    few = min(problem.n, _FEW)
+    own, lent, block, first = (
+        _transformed(problem, unfolded, rows) for rows in (found.own, found.lent, found.block, problem.flat[:few, :])
+    )
+    if own.shape[1:] != behind.flat.shape[1:] or not _alike(first, _host(behind.flat[:few, :])):  # in a smaller batch
+        raise Disagreement
+    replaced = np.zeros(own.shape, dtype=bool)
+    for q, source in enumerate(unfolded.sources):
+        if source is not None:
+            replaced[:, q] = found.mask[:, source]
+    exchanged = np.where(replaced, lent, own)
+    if not _alike(exchanged, block):
+        raise Disagreement
+    for rows, library in ((behind.flat, base.predictions), (exchanged, _called(problem, found.block))):
+        claimed = predict_rows(behind.model, rows, call_rows(problem))
+        one, other = arrays.to_host(claimed), arrays.to_host(library)
+        if one.shape != other.shape or not _agree(one, other, np.zeros(1), arrays.epsilon(library)):
+            raise Disagreement
+
+
+def as_given(problem: Problem, rows: Array) -> object:
+    """Rows on the host as the model takes them: numbers, or a table of the user's own kind."""
+    table = problem.model.table
+    return rows if table is None else table.decode(arrays.to_host(rows))
+
+
+def _transformed(problem: Problem, unfolded: Unfolded, rows: Array) -> Floats:
+    found = pipelines.as_numbers(unfolded.transform(as_given(problem, rows)), problem.memory)
+    if isinstance(found, str):
+        raise Disagreement
+    return _host(found)
+
+
+def _alike(one: Floats, other: Floats) -> bool:
+    """Up to rounding, missing numbers in the same places."""
+    return one.shape == other.shape and bool(np.allclose(one, other, rtol=_ALIKE, atol=_ALIKE, equal_nan=True))
+
+
 def check_trees(problem: Problem, base: Base, ensemble: Ensemble) -> None:
     """Raise `Disagreement` unless the trees predict what their library predicts for a few rows."""
     model = problem.model
@@ -151,7 +199,8 @@ def check_first_layer(problem: Problem, base: Base, layer: FirstLayer) -> None:
 
 def _probe(problem: Problem, base: Base, lenders: Array | None = None) -> Probe:
     groups = [feature.columns for feature in problem.features]
-    return probe(problem.flat, groups, arrays.to_host(base.predictions), lenders, problem.memory)
+    outputs = arrays.to_host(base.predictions)  # labels that are text have no extremes
+    return probe(problem.flat, groups, outputs if outputs.dtype.kind in "biuf" else None, lenders, problem.memory)
 
 
 def _called(problem: Problem, block: Array) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 # The effect of a column: a function of its values (m,) to (m,), or thresholds (t,) and the values (t + 1,) between.
 Shape: TypeAlias = Callable[[Array], Array] | tuple[Array, Array]
 Link: TypeAlias = str | Callable[[Array], Array]
+Transformed: TypeAlias = Any  # a fitted TransformedTargetRegressor of scikit-learn
 
 _METHODS = ("predict", "predict_proba", "decision_function", "_predict_proba_lr", "_linear_predictor")
 
@@ -208,6 +209,7 @@ def additive_form(
         return _of_shapes(model, columns)
     if "sklearn" not in sys.modules or not inherits(model, _METHODS, "sklearn"):
         return None
+    from sklearn.compose import TransformedTargetRegressor
     from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
     from sklearn.linear_model._base import LinearClassifierMixin
 
@@ -215,6 +217,8 @@ def additive_form(
         identity = isinstance(model, TweedieRegressor) and _has_identity(model.link, model.power)
         linear = _linear_score(model, columns) if method == "predict" else None
         return None if linear is None else of_coefficients(*linear, None if identity else np.exp)
+    if isinstance(model, TransformedTargetRegressor):
+        return _of_transformed_labels(model, method, columns)
     if not isinstance(model, LinearClassifierMixin) or len(getattr(model, "classes_", ())) != 2:
         return None
     linear, wanted = _linear_score(model, columns), _forms(method, parts)
@@ -240,6 +244,21 @@ def _of_shapes(model: Additive, columns: int) -> AdditiveForm | None:
     return AdditiveForm(
         effect, float(model.intercept), answer, logistic=model.link == "logit", identity=model.link == "identity"
     )
+
+
+def _of_transformed_labels(model: Transformed, method: str | None, columns: int) -> AdditiveForm | None:
+    """A linear model of transformed labels: the way back is the link."""
+    from sklearn.linear_model._base import LinearModel
+
+    inner = getattr(model, "regressor_", None)
+    linear = _linear_score(inner, columns) if isinstance(inner, LinearModel) and method == "predict" else None
+    if linear is None or not inherits(inner, ("predict", "_decision_function"), "sklearn"):
+        return None
+
+    def answer(scores: Floats) -> HostArray:
+        return np.asarray(model.transformer_.inverse_transform(scores[:, None])).reshape(-1)
+
+    return of_coefficients(*linear, answer)
 
 
 def _has_identity(link: object, power: float) -> bool:

@@ -97,7 +97,8 @@ def curves(question: Question, before: Mapping[str, Any]) -> Part:
     rows = _affordable(question, len(chosen))
     result = _measured(question, chosen, rows)
     # What the model's structure gives for nothing is taken from all rows.
-    if rows < question.rows.n <= _FREE_ROWS and set(result.routes) <= _FREE_ROUTES:
+    routes = {route.removeprefix("pipeline+") for route in result.routes}
+    if rows < question.rows.n <= _FREE_ROWS and routes <= _FREE_ROUTES:
         rows = question.rows.n
         result = _measured(question, chosen, rows)
     assert result.curves is not None
