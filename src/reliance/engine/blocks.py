@@ -47,6 +47,7 @@ def evaluate(
     moments: dict[str, tuple[Moments, ...]] = {}
     block = (0, 0)
     for batch in batches(problem, plan, features, base.output_bytes):
+        problem.store.lend(batch)
         executor = make_executor(problem, plan, base, call, batch)
         tiles = plans.tiles(plan, executor.capacity)
         sums = accumulate(executor, batch, tiles, advance)
