@@ -53,7 +53,8 @@ def same_rows(cube: Array, own: Array, runs: Sequence[slice]) -> Array | None:
     for run in runs:
         step = max(1, _COMPARED // (cube.shape[1] * (run.stop - run.start)))
         for top in range(0, cube.shape[0], step):
-            found = equal(cube[top : top + step, :, run], own[top : top + step, None, run])
+            stop = min(top + step, cube.shape[0])
+            found = equal(cube[top:stop, :, run], own[top:stop, None, run])
             same = found if same is None else xp.logical_and(same, found)
     return same
 
