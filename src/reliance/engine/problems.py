@@ -223,7 +223,7 @@ def assembled(
     if rows.inputs is None:
         flat, y, _ = calling.at_home(model, rows.flat, rows.y, None)
         rows = dataclasses.replace(rows, flat=flat, y=y)
-        adapted = calling.on_arrays_of(adapting.adapt(model, losses), rows.X)
+        adapted = calling.on_rows_of(adapting.adapt(model, losses), rows)
     else:
         inputs = several_inputs.at_home(rows.inputs, model)
         numbers = inputs.array
