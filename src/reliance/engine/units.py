@@ -102,7 +102,7 @@ class Work:
 
     @property
     def on_threads(self) -> bool:
-        """What JAX compiles belongs to one caller, and spreads over the cores by itself; rows on disk have one reader."""
+        """What JAX compiles belongs to one caller, and spreads over the cores by itself; files have one reader."""
         return arrays.is_mutable(self.problem.xp) and not self.problem.store.streams
 
     @contextmanager

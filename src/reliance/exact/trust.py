@@ -210,12 +210,12 @@ def check_kernel(problem: Problem, base: Base, machine: KernelMachine) -> Floats
         sums = machine.sums(rows)
         claimed = np.asarray(machine.finish(sums.raw[:, None]))
         sizes.append(sums.size)
-        if claimed.shape != library.shape or not _agree(machine, sums, claimed, library):
+        if claimed.shape != library.shape or not _is_the_machines(machine, sums, claimed, library):
             raise Disagreement
     return sizes[-1]
 
 
-def _agree(machine: KernelMachine, sums: Sums, claimed: HostArray, library: HostArray) -> bool:
+def _is_the_machines(machine: KernelMachine, sums: Sums, claimed: HostArray, library: HostArray) -> bool:
     precision = float(np.finfo(np.float64).eps)
     if not machine.finish.exact:
         return same(claimed, library, float(np.max(sums.size)), precision)
