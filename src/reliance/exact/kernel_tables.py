@@ -90,11 +90,15 @@ def coefficients(machine: KernelMachine, X: Floats, column: int, span: Interval)
 
 @dataclass(frozen=True)
 class KernelStore(Resident):
-    """Rows as raw outputs: with the feature of a donor, that is a product of what the row keeps and the donor gives."""
+    """Rows as raw outputs: with the feature of a donor, that is a product of what the row keeps and the donor gives.
+
+    ``held_bytes``: of the feature that it is asked about, see `table_bytes`.
+    """
 
     X: Floats
     machine: KernelMachine
     intervals: dict[int, Interval | None]
+    held_bytes: int = 0
 
     @cached_property
     def xp(self) -> Namespace:
@@ -115,11 +119,6 @@ class KernelStore(Resident):
     @property
     def row_bytes(self) -> int:
         return 8
-
-    @property
-    def held_bytes(self) -> int:
-        """Counted where the feature is known: see `table_bytes`."""
-        return 0
 
     def table_bytes(self, feature: Feature) -> int:
         """Of what rows keep and donors give of a feature, with the copies that are made on the way."""

@@ -41,7 +41,9 @@ TOLERANCE = 1e-6
 # Where predictions are of single precision: units in the last place, of the size of what is compared.
 _UNITS = 100.0
 # How many nodes are tried, one after the other; rows and true donors of the sample.
-ORDERS, _ROWS, _DONORS = (8, 12, 16, 24, 32, 48, 64, 96, 128), 48, 64
+ORDERS, _ROWS, _DONORS = (8, 16, 24, 32, 48, 64, 96, 128), 48, 64
+# Of these, as many as are measured together: one number for all of them, because JAX compiles for each.
+_TOGETHER = 8
 # What the last three coefficients may have of all that vary, in the changes that donors make.
 _LAST, _SHARE = 3, 1e-3
 
@@ -152,11 +154,14 @@ class Sample:
 
     def changes(self, feature: Feature, values: Floats) -> list[Floats]:
         """For each loss D (rows, m) with the feature at each of m values."""
-        problem = self.evaluation.problem
-        plan = Constants(problem.n, len(values))
+        parts = [self._part(feature, values[k : k + _TOGETHER]) for k in range(0, len(values), _TOGETHER)]
+        return [np.concatenate(tables, axis=1) for tables in zip(*parts, strict=True)]
+
+    def _part(self, feature: Feature, values: Floats) -> list[Floats]:
+        problem, plan = self.evaluation.problem, Constants(self.evaluation.problem.n, len(values))
         found = self.evaluation.on(_held(problem, feature, values)).measure(plan, (feature,))
         tables = [moments.table for moments in found.moments[feature.name]]
-        return [np.zeros((problem.n, len(values))) if table is None else table for table in tables]
+        return [np.zeros((plan.n, plan.values)) if table is None else table for table in tables]
 
     def error(self, feature: Feature, rule: Rule, donors: Indices, true: list[Floats]) -> float:
         """Of changes that are interpolated from the nodes: the largest of all losses, relative to their size."""
