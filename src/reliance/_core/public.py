@@ -66,6 +66,10 @@ PARAMETERS = {
         may overlap. `reliance.features` makes every channel, position, patch or window.""",
     "weights": """weights : array (n,), optional
         Weights of the rows' losses. As donors, all rows count equally.""",
+    "clusters": """clusters : array (n,), name of a column of X, or Blocks, optional
+        Which rows belong together: patients, users, sites, images of one scene. Rows of a cluster may resemble each
+        other in any way; intervals and tests then rest on the clusters. ``rl.Blocks()`` is for rows in an order, such
+        as a time series. Values are the same with and without it: any row lends to any other.""",
     "rng": """rng : int, SeedSequence or Generator, optional
         A seed. The same seed gives the same donors on every backend and at every block size. A Generator is advanced
         by one number.""",
@@ -104,7 +108,9 @@ PARAMETERS = {
     "reference": """reference : model or float, optional
         The model of the class that others are compared with, or a risk. None: the best model of the class.""",
     "keep": """keep : str or sequence of str
-        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes.""",
+        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes. ``"influence"`` keeps ``influence``, how far
+        each row (or cluster) moves each estimate: ``interval(simultaneous=True)``, ``ranks()`` and differences of two
+        results need it.""",
 }
 
 

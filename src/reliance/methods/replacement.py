@@ -12,12 +12,13 @@ from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
+from reliance.data.clusters import ClustersLike
 from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, ModelLike
 from reliance.engine.problems import CURVES, prepare
 from reliance.exact import routes
 from reliance.methods.adaptive import Until, measure_until
 from reliance.methods.drawing import DEFAULT, Draws, drawn, growing
-from reliance.methods.measuring import measure, reliance_plan
+from reliance.methods.measuring import KEEPS, measure, reliance_plan
 from reliance.methods.signatures import Measuring
 from reliance.plans import Plan
 from reliance.plans.protocol import checked, is_plan
@@ -56,6 +57,7 @@ def ablation_importance(
     compare: str = "difference",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -99,7 +101,7 @@ def ablation_importance(
     >>> bool(result.values[0] > 4), result.values[1:].tolist()
     (True, [0.0, 0.0])
     """
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
 
     def plan(count: int) -> Plan:
         return plans.Resample(problem.n, count, problem.key)
@@ -145,6 +147,7 @@ def permutation_importance(
     compare: str = "difference",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -188,7 +191,7 @@ def permutation_importance(
     >>> bool(abs(result.values[0] - 0.5) < 0.05), result.values[1:].tolist()
     (True, [0.0, 0.0])
     """
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
 
     if is_plan(draws):
         return measure(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance", progress)
@@ -234,6 +237,7 @@ def model_reliance(
     route: str = "auto",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -251,9 +255,11 @@ def model_reliance(
     compare : {"ratio", "difference"}
         Replaced risk over, or minus, the base risk.
     keep : str or sequence of str
-        ``"rows"`` keeps ``row_values`` (p, n). ``"curves"`` keeps ``curves``: for each feature its partial dependence
-        at the values that occur, which all pairs know without one more evaluation. ``"ice"`` keeps the curve of every
-        row, too: n m numbers for m values, which the ``memory`` of ``run`` must hold.
+        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes. ``"influence"`` keeps ``influence``, how far
+        each row (or cluster) moves each estimate, for ``interval(simultaneous=True)``, ``ranks()`` and differences.
+        ``"curves"`` keeps ``curves``: for each feature its partial dependence at the values that occur, which all pairs
+        know without one more evaluation. ``"ice"`` keeps the curve of every row, too: n m numbers for m values, which
+        the ``memory`` of ``run`` must hold.
 
     Returns
     -------
@@ -286,7 +292,7 @@ def model_reliance(
     [10.0, 1.0]
     """
     check_choice(route, routes.names(), "route")
-    keeps = ("rows", *CURVES)
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, keeps)
+    keeps = (*KEEPS, *CURVES)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, keeps, clusters)
     problem, plan = reliance_plan(problem, pairs)
     return measure(problem, plan, compare, "model_reliance", progress, route)
