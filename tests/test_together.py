@@ -196,6 +196,33 @@ def test_what_cannot_be_said_together_is_refused():
         halves[0] - halves[1]
 
 
+def test_several_losses_are_adjusted_together():
+    found = rl.permutation_importance(model, X, Y, loss=["squared_error", "absolute_error"], rng=0)
+    tested = found.test()
+    single = [one.test(adjust="none").p_value for one in found.values()]
+    p = np.concatenate(single)
+    order = np.argsort(p)
+    holm = np.maximum.accumulate(np.minimum((len(p) - np.arange(len(p))) * p[order], 1.0))
+    np.testing.assert_allclose(tested.p_adjusted[order], holm)
+    assert tested.names[4] == "absolute_error: x0"
+    with pytest.raises(TypeError, match="importances"):
+        rl.Results({"a": tested}).test()
+
+
+def test_the_warning_says_on_which_side():
+    rng = np.random.default_rng(2)
+    skewed = rng.lognormal(0.0, 1.5, size=(100, 1))
+    found = rl.permutation_importance(lambda Z: Z[:, 0], skewed, skewed[:, 0] + rng.normal(size=100), rng=0)
+    with pytest.warns(UserWarning, match="mostly above it"):
+        found.interval()
+    x = rng.normal(size=(100, 1))
+    heavy = rl.permutation_importance(
+        lambda Z: Z[:, 0], x, x[:, 0] + rng.standard_t(1.5, size=100), compare="ratio", rng=0
+    )
+    with pytest.warns(UserWarning, match="mostly below it"):
+        heavy.interval()
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Imputations
 

@@ -194,7 +194,8 @@ class Importance(Result):
             if self._skewed():
                 warn(
                     f"the losses of {export.listed(self._skewed())} are very skewed for {self._sample}: the population "
-                    "interval may cover less than its level; more rows help, or a loss with lighter tails"
+                    f"interval may cover less than its level, and what it misses is mostly {self._missed()}; more rows "
+                    "help, or a loss with lighter tails"
                 )
             return found
         if formulation == "random-variable":
@@ -297,6 +298,11 @@ class Importance(Result):
     def _skewed(self) -> list[str]:
         """The features whose population interval may cover less than its level."""
         return [name for name, gamma in zip(self.names, self.skewness, strict=True) if abs(gamma) > _SKEWED]
+
+    def _missed(self) -> str:
+        """On which side of a skewed interval the truth is, if not in it: where rows that are rare would move it."""
+        signs = {bool(gamma > 0.0) for gamma in self.skewness if abs(gamma) > _SKEWED}
+        return "on its longer side" if len(signs) > 1 else "above it" if signs == {True} else "below it"
 
     def z_scores(self) -> Floats:
         """``(p,)``: the forests' classical scores, the mean over trees over its standard error over trees.
