@@ -71,6 +71,10 @@ PARAMETERS = {
         numbers with the mean and standard deviation of each column; values of a row, or of all rows, as an array like
         X; a function that makes these of all rows. Values that are given are written once, with intervals over the
         rows. ``rl.Donors(X_background, within=labels)``: other rows to borrow from, or only rows of the same label.""",
+    "clusters": """clusters : array (n,), name of a column of X, or Blocks, optional
+        Which rows belong together: patients, users, sites, images of one scene. Rows of a cluster may resemble each
+        other in any way; intervals and tests then rest on the clusters. ``rl.Blocks()`` is for rows in an order, such
+        as a time series. Values are the same with and without it: any row lends to any other.""",
     "rng": """rng : int, SeedSequence or Generator, optional
         A seed. The same seed gives the same donors on every backend and at every block size. A Generator is advanced
         by one number.""",
@@ -115,7 +119,9 @@ PARAMETERS = {
     "reference": """reference : model or float, optional
         The model of the class that others are compared with, or a risk. None: the best model of the class.""",
     "keep": """keep : str or sequence of str
-        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes.""",
+        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes. ``"influence"`` keeps ``influence``, how far
+        each row (or cluster) moves each estimate: ``interval(simultaneous=True)``, ``ranks()`` and differences of two
+        results need it.""",
 }
 
 
