@@ -139,8 +139,9 @@ def read(
     features: FeaturesLike = None,
     weights: object = None,
     names: Sequence[str] | None = None,
+    fewest: int = 2,
 ) -> Rows:
-    """Rows, labels and weights as the user passes them, checked."""
+    """Rows, labels and weights as the user passes them, checked; at least so many, two if they lend to each other."""
     tables.check_aligned(X=X, y=y, weights=weights)
     table = tables.read(X, "X") if tables.is_table(X) else None
     if table is not None:
@@ -149,7 +150,7 @@ def read(
     rows = as_array(X, "X") if inputs is None else inputs.array
     found = None if y is None else as_array(y, "y")
     weighing = None if weights is None else as_array(weights, "weights")
-    check_rows(rows)
+    check_rows(rows, fewest)
     check_companion(rows, found, "y")
     check_companion(rows, weighing, "weights")
     check_finite(rows, found)

@@ -142,13 +142,14 @@ def prepare(
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
     keeps: Sequence[str] = ("rows",),
+    fewest: int = 2,
 ) -> Problem:
-    """Check the arguments that all methods share; ``keeps`` is what the method can keep."""
+    """Check the arguments that all methods share; ``keeps`` is what the method can keep, ``fewest`` rows it needs."""
     if isinstance(loss, Mapping):
         return _of_tasks(model, X, tasks.read(loss, y), features, weights, rng, run, names, _checked_keep(keep, keeps))
     named, settings = None if loss is None else resolve_all(loss), without_workers(run)
     # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
-    behind, rows = _read(model, X, y, features, weights, names, run)
+    behind, rows = _read(model, X, y, features, weights, names, run, fewest)
     losses = (default_loss(model, rows.y),) if named is None else named
     found = assembled(behind, rows, losses, key=resolve_key(rng), memory=settings.bytes, block=settings.block)
     return dataclasses.replace(found, several=isinstance(loss, list | tuple), keep=_checked_keep(keep, keeps))
@@ -162,13 +163,14 @@ def _read(
     weights: object,
     names: Sequence[str] | None,
     run: Run | None,
+    fewest: int = 2,
 ) -> tuple[object, Rows]:
     """Rows as they are given, or, if features are inside the model, rows of what is there and the model behind it."""
     from reliance.engine import inside  # it evaluates problems, which are made here
 
     if inside.is_inside(model):
         return inside.opened(model, X, y, features, weights, names, run)
-    return model, data.read(X, y, features=features, weights=weights, names=names)
+    return model, data.read(X, y, features=features, weights=weights, names=names, fewest=fewest)
 
 
 def behind(model: object, X: object, run: Run | None, memory: int) -> Problem:
