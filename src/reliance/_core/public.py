@@ -53,9 +53,10 @@ PARAMETERS = {
         ``"cross_entropy"`` (logits), ``"zero_one"``, ``"hinge"``, ``"huber"``, ``"pinball"``, ``"poisson_deviance"``,
         ``"prediction_shift"``, and the metrics ``"auc"``, ``"r2"``, ``"rmse"``, ``"accuracy"`` (as 1 - AUC, 1 - R2,
         RMSE, 1 - accuracy). A function ``loss(y, prediction) -> (m,)`` returns one loss per row; a `Metric` is of all
-        rows together. With a list the model is evaluated once, and the results come back as a mapping. For tasks of one
-        network, ``{name: (output, loss)}``: an output is a name, a place or a function, as in `rl.models.torch`; a task
-        may bring its labels, ``(output, y, loss)``.""",
+        rows together. Losses of torch and optax are taken as they are; `reliance.losses` has those of tokens, masks,
+        distributions and survival times. With a list the model is evaluated once, and the results come back as a
+        mapping. For tasks of one network, ``{name: (output, loss)}``: an output is a name, a place or a function, as in
+        `rl.models.torch`; a task may bring its labels, ``(output, y, loss)``.""",
     "compare": """compare : {"difference", "ratio"}
         Mean loss with the feature replaced minus, or divided by, the mean loss as it is.""",
     "features": """features : optional

@@ -146,14 +146,15 @@ def prepare(
     keep: str | Sequence[str] = (),
     keeps: Sequence[str] = ("rows",),
     clusters: object = None,
+    fewest: int = 2,
 ) -> Problem:
-    """Check the arguments that all methods share; ``keeps`` is what the method can keep."""
+    """Check the arguments that all methods share; ``keeps`` is what the method can keep, ``fewest`` rows it needs."""
     if isinstance(loss, Mapping):
         kept, asked = _checked_keep(keep, keeps), tasks.read(loss, y)
         return _of_tasks(model, X, asked, features, weights, clusters, rng, run, names, kept)
     named, settings = None if loss is None else resolve_all(loss), resolved(run)
     # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
-    behind, rows = _read(model, X, y, features, weights, clusters, names, run)
+    behind, rows = _read(model, X, y, features, weights, clusters, names, run, fewest)
     losses = (default_loss(model, rows.y),) if named is None else named
     found = assembled(behind, rows, losses, key=resolve_key(rng), memory=settings.bytes, block=settings.block)
     several = isinstance(loss, list | tuple)
@@ -169,13 +170,14 @@ def _read(
     clusters: object,
     names: Sequence[str] | None,
     run: Run | None,
+    fewest: int = 2,
 ) -> tuple[object, Rows]:
     """Rows as they are given, or, if features are inside the model, rows of what is there and the model behind it."""
     from reliance.engine import inside  # it evaluates problems, which are made here
 
     if inside.is_inside(model):
         return inside.opened(model, X, y, features, weights, clusters, names, run)
-    return model, data.read(X, y, features=features, weights=weights, names=names, clusters=clusters)
+    return model, data.read(X, y, features=features, weights=weights, names=names, clusters=clusters, fewest=fewest)
 
 
 def behind(model: object, X: object, run: Run | None, memory: int) -> Problem:
