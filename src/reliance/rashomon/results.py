@@ -134,7 +134,7 @@ class ClassReliance(Result):
         >>> y = X[:, 0] + rng.normal(size=300)
         >>> result = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05, uncertainty=True)
         >>> result.interval().round(1)[0].tolist()  # of the least and of the most that good models rely on x0
-        [[1.6, 2.3], [2.7, 4.1]]
+        [[2.3, 3.5], [3.1, 4.5]]
         """
         inference.check_level(level)
         if self.end_errors is None:
