@@ -80,7 +80,7 @@ class Members(Record):
         inside = self.sample_inside[some][:, :, None]
         values = self.sample_values[some]
         ends = [np.where(inside, values, np.inf).min(axis=1), np.where(inside, values, -np.inf).max(axis=1)]
-        with np.errstate(invalid="ignore"):  # ratios to a sample's risk of 0 are infinite, and their spread is not known
+        with np.errstate(invalid="ignore"):  # ratios to a sample's risk of 0 are infinite: no spread is known
             return np.stack([np.std(end, axis=0, ddof=1) for end in ends], axis=1) if some.sum() > 1 else None
 
     def quantiles(self, levels: Sequence[float] | HostArray = (0.05, 0.5, 0.95)) -> Floats:
