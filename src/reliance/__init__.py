@@ -19,7 +19,14 @@ from reliance.methods.replacement import ablation_importance, model_reliance, pe
 from reliance.methods.replacing import Donors
 from reliance.methods.sobol import sobol_first, sobol_total
 from reliance.methods.splits import compare_splits
-from reliance.rashomon.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass, TreeClass
+from reliance.rashomon.model_classes import (
+    BasisClass,
+    DifferentiableClass,
+    FiniteClass,
+    KernelClass,
+    LinearClass,
+    TreeClass,
+)
 from reliance.rashomon.reliance import conditional_model_class_reliance, model_class_reliance
 from reliance.rashomon.results import ClassReliance
 from reliance.refit.algorithm import algorithm_reliance
@@ -50,6 +57,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlgorithmReliance",
+    "BasisClass",
     "Blocks",
     "ClassReliance",
     "Delta",
