@@ -227,7 +227,19 @@ def test_a_loss_of_your_own_is_taken_if_it_is_smooth():
             rl.model_reliance(model, X, score, loss=loss, features=[0], route=r, keep="rows") for r in ("auto", "plain")
         )
         assert found.routes == (route,)
+        assert ("not smooth" in found.why_routes[0]) == (route == "plain")
         assert_same(found, plain)
+
+
+def test_a_jump_at_a_level_is_seen():
+    """Of a model that fits, the losses of all rows jump at their own values."""
+    X = np.random.default_rng(0).normal(size=(1200, 2))
+    X[:, 1] = X[:, 1] > 0
+    model = Ridge(alpha=1e-9).fit(X, X.sum(axis=1))
+    found = rl.model_reliance(
+        model, X, X.sum(axis=1), loss=lambda y, p: (y > p) * 1.0, compare="difference", features=[1]
+    )
+    assert found.routes == ("distinct",)
 
 
 @pytest.mark.once_per_device

@@ -26,7 +26,7 @@ from reliance.exact import additive_pieces, additive_sums, trust
 from reliance.exact.additive_pieces import Pieces
 from reliance.exact.additive_points import LossAt, Sides
 from reliance.exact.called import FromMoments
-from reliance.exact.protocol import Exchange, Job, Measured, Opening, Route
+from reliance.exact.protocol import Almost, Exchange, Job, Measured, Opening, Route
 from reliance.exact.unused import Unused
 from reliance.losses import formulas
 from reliance.losses.functions import Loss, Metric, is_squared, row_losses
@@ -242,7 +242,7 @@ class Additive(Route):
         ):
             return "leaves linear models under squared error to route='linear'"
         if any(map(is_whole, problem.losses)):
-            return "keeps no curves of single rows"
+            return Almost("keeps no curves of single rows")
         return partial(_opened, question, form)
 
 
