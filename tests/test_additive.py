@@ -17,6 +17,7 @@ from sklearn.linear_model import (
     SGDClassifier,
     TweedieRegressor,
 )
+from sklearn.multiclass import OneVsRestClassifier
 
 import reliance as rl
 from reliance.exact import additive_pieces, additive_sums
@@ -165,6 +166,30 @@ def test_generalised_linear_models_equal_the_plain_route(case):
         assert_same(found[loss], plain[loss])
 
 
+SEVERAL = {
+    "softmax": (LogisticRegression(), ["log_loss", "cross_entropy"]),
+    "discriminant": (LinearDiscriminantAnalysis(), ["log_loss"]),
+    "one against the rest": (OneVsRestClassifier(LogisticRegression()), ["log_loss"]),
+    "gradient descent": (SGDClassifier(loss="log_loss", random_state=0), ["log_loss"]),
+    "several outputs": (Ridge(), ["squared_error"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "n"), [*((case, 150) for case in SEVERAL), ("softmax", 1100), ("several outputs", 1100)]
+)
+def test_several_scores_equal_the_plain_route(case, n):
+    model, losses = SEVERAL[case]
+    X, score, w = data(n)
+    y = np.stack([score, score**2], axis=1) if case == "several outputs" else np.digitize(score, [-0.5, 0.5])
+    model.fit(X, y)
+    for loss in losses:
+        features = [0, 1, (0, 2), 3] if n < 1000 else [0]
+        found, plain = both(model, X, y, loss=loss, weights=w, features=features, keep=["rows"])
+        assert found.routes == ("additive", "additive", "plain", "unused")[: len(features)]
+        assert_same(found, plain)
+
+
 def test_log_loss_of_2000_rows_is_that_of_a_double_loop():
     X, score, _ = data(2000)
     y = (score > 0).astype(int)
@@ -283,5 +308,3 @@ def test_what_predicts_in_its_own_way_is_called():
     X, score, _ = data(60)
     y = (score > 0).astype(int)
     assert "additive" not in rl.model_reliance(Bounded().fit(X, y), X, y, loss="log_loss").routes
-    three = LogisticRegression().fit(X, np.digitize(score, [-0.5, 0.5]))
-    assert "additive" not in rl.model_reliance(three, X, np.digitize(score, [-0.5, 0.5]), loss="log_loss").routes

@@ -198,7 +198,7 @@ STEPS = (
 LAST = (Ridge(), DecisionTreeRegressor(max_depth=3), KNeighborsRegressor(2), PoissonRegressor())
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(st.data())
 def test_any_pipeline_equals_the_plain_route(data_):
     seed = data_.draw(st.integers(0, 5))

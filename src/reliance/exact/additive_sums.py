@@ -40,7 +40,7 @@ def chosen_width(loss: LossAt, sides: Sides) -> float | None:
     for _ in range(_HALVINGS + 1):
         rows = row_points(loss, some, partial(Points.on_panels, width=width))
         # A little aside of the donors: intervals reach beyond them, and what happens just at a level shows.
-        donors = Points.on_panels(some.lent + _ASIDE * min(width, span) * turns, width)
+        donors = Points.on_panels(some.lent + _ASIDE * min(width, span) * turns, width, rows.donor_order)
         if len(rows.labels) * len(rows.points.at) * len(donors.at) > _MOST_CELLS:
             return None
         if _tables(loss, some, rows, donors).missed <= TOLERANCE:
@@ -60,7 +60,7 @@ def moments(loss: LossAt, sides: Sides, width: float | None) -> tuple[Moments, f
         donors = Points.themselves(sides.lent)
     else:
         rows = row_points(loss, sides, partial(Points.fewest, width=width))
-        donors = Points.fewest(sides.lent, width)
+        donors = Points.fewest(sides.lent, width, rows.donor_order)
     found, n = _tables(loss, sides, rows, donors), sides.n
     # The tables hold changes from the score with the mean of what is lent: a row's own change is taken off.
     own = loss(sides.labels, sides.kept + sides.lent) - loss(sides.labels, sides.kept)
