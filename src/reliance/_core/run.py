@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
+from reliance._core.kinds import Device
 from reliance._core.words import shown
 
 Memory: TypeAlias = int | str | None
@@ -41,6 +42,9 @@ class Run:
         How many refits run at once, on threads, -1 for one per core; or where they run, for instance a
         ProcessPoolExecutor, which is not shut down. Methods that fit no model again refuse it in ``run=``.
 
+    device : str, torch.device or jax.Device, optional
+        Where the model computes, while X stays on the host and goes there block by block: ``"cuda:0"``.
+
     Notes
     -----
     ``with`` holds for the thread or task that it is in, and for the refits that are started there. Of several around a
@@ -59,6 +63,7 @@ class Run:
     memory: Memory = None
     block: Block = None
     workers: Workers = None
+    device: Device = None
 
     def __post_init__(self) -> None:
         if self.memory is not None:
@@ -102,8 +107,7 @@ def resolved(run: Run | None = None) -> Run:
     if run is not None and not isinstance(run, Run):
         raise TypeError(f"run={shown(run)}: pass how the work is done as rl.Run(memory='2GB'), or None")
     runs = (*_AROUND.get(), *(() if run is None else (run,)))
-    memory, block, workers = ([getattr(one, field.name) for one in runs] for field in fields(Run))
-    return Run(_last(memory), _last(block), _last(workers))
+    return Run(**{field.name: _last([getattr(one, field.name) for one in runs]) for field in fields(Run)})
 
 
 def _last(said: list[Setting | None]) -> Setting | None:
