@@ -162,6 +162,11 @@ class Streamed:
         wanted = dtype if dtype is not None and arrays.is_floating(xp, like.dtype) else like.dtype
         return Streamed(self.source, xp, device, wanted, self._marks)
 
+    def back_on_host(self) -> Streamed:
+        """The same rows as NumPy arrays, of the dtype that they have elsewhere."""
+        host, dtype = Streamed.on_host(self.source), np.dtype(self.dtype)  # type: ignore[call-overload]  # that of JAX
+        return Streamed(self.source, host.xp, host.device, dtype, self._marks)
+
     def as_array(self) -> Array:
         """Itself, to those who index arrays."""
         return cast(Array, self)
@@ -230,9 +235,8 @@ class Streamed:
 
     def column(self, j: int) -> Array:
         """``(n,)``: one column, which is kept."""
-        if j not in self._held:
-            self._keep((j,))
-        return self._held[j][1]
+        known = self._held.get(j)
+        return self._keep((j,))[1] if known is None else known[1]
 
     def hold(self, columns: Sequence[int]) -> None:
         """Keep these columns and no others, read in one pass."""
@@ -242,11 +246,13 @@ class Streamed:
         if missing:
             self._keep(missing)
 
-    def _keep(self, columns: Sequence[int]) -> None:
+    def _keep(self, columns: Sequence[int]) -> tuple[HostArray, Array]:
+        """Read some columns; returned is the last, because another thread may let it go at once."""
         found = self._columns(columns)
         for place, j in enumerate(columns):
             own = np.ascontiguousarray(found[:, place])
-            self._held[j] = own, self._uploaded(own)
+            last = self._held[j] = own, self._uploaded(own)
+        return last
 
     def _columns(self, columns: Sequence[int]) -> HostArray:
         """``(n, g)`` on the host, a column's numbers side by side."""

@@ -70,7 +70,7 @@ def make_executor(
 
 
 def _executor(problem: Problem, plan: Plan, base: Base, call: Caller, shape: tuple[int, int]) -> InPlace | Traced:
-    if not arrays.is_mutable(problem.xp):
+    if not problem.store.in_place:
         return Traced(problem, plan, base, shape, call)
     while True:
         try:

@@ -15,7 +15,7 @@ import numpy as np
 
 from reliance._core import arrays
 from reliance._core.kinds import Array
-from reliance._core.run import Run, without_workers
+from reliance._core.run import Run, resolved, without_workers
 from reliance.data import rows as data
 from reliance.data.checked_arrays import as_array
 from reliance.data.features import column_names, resolve_features
@@ -56,6 +56,8 @@ def opened(
     run: Run | None,
 ) -> tuple[Model, Rows]:
     """The model behind a layer, and the rows as it takes them."""
+    if resolved(run).device is not None:
+        raise ValueError("run has device=, but what is inside of a model is held for all rows: leave device out")
     given = data.read(X, y, weights=weights)
     found = _of_split(model, given, run) if isinstance(model, Split) else _of_layer(model, given, run)
     directions = getattr(model, "directions", None)

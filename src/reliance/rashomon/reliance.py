@@ -270,6 +270,8 @@ def _ask(
         )
     if isinstance(run, Run) and run.block is not None:
         raise ValueError(f"run has block={shown(run.block)}: a class of models has no blocks of rows; leave it out")
+    if isinstance(run, Run) and run.device is not None:
+        raise ValueError(f"run has device={shown(str(run.device))}: pass X on that device, for a class needs all rows")
     settings = without_workers(run)
     check_progress(progress)
     rows = read(X, y, features=features, names=names)
