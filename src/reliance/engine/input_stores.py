@@ -80,6 +80,10 @@ class InputStore(Resident):
         numbers = ArrayStore(self.flat, ()).lending(ids)
         return self._with(numbers.flat, lambda store: store.lending(ids))
 
+    def borrowing(self, lenders: tuple[Array, ...]) -> InputStore:
+        stores = tuple(store.borrowing(part) for store, part in zip(self.stores, lenders, strict=True))
+        return dataclasses.replace(self, stores=stores)
+
     def gathered(self, index: Array) -> tuple[Array, ...]:
         return tuple(store.gathered(index) for store in self.stores)
 

@@ -73,7 +73,8 @@ def even(total: int, size: int) -> int:
 def fixed_bytes(problem: Problem, plan: Plan, features: int, output_bytes: int) -> int:
     """Bytes held throughout a pass over some features: accumulators, base losses, what waits in a whole-rows tile."""
     losses = len(problem.losses)
-    held = features * losses * Accumulator.nbytes(plan) + plan.n * (2 * output_bytes + 24 * losses)
+    # Sums twice: those of the unit in hand, and those of all units before it.
+    held = 2 * features * losses * Accumulator.nbytes(plan) + plan.n * (2 * output_bytes + 24 * losses)
     held += problem.store.held_bytes
     held += features * max((problem.store.lent_bytes(feature) for feature in problem.features), default=0)
     if not plan.rectangular:

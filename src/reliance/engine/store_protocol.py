@@ -46,6 +46,10 @@ class Store(Lender, Protocol):
         """Some of the rows, to which all of them lend."""
         ...
 
+    def borrowing(self, lenders: Any) -> Store:
+        """The same rows, to which other rows lend: ``(m, P)``, or a tuple for several inputs, as `whole` has them."""
+        ...
+
     @property
     def row_bytes(self) -> int: ...
     @property

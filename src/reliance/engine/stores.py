@@ -102,6 +102,9 @@ class ArrayStore(Resident):
         index = from_host(ids, self.xp, self.device, index_dtype(self.xp))
         return Lent(self.gathered(index), self.shape, self.flat)
 
+    def borrowing(self, lenders: Array) -> ArrayStore:
+        return Lent(self.flat, self.shape, lenders)
+
     def gathered(self, index: Array) -> Array:
         return self.xp.take(self.flat, index, axis=0)
 
@@ -186,9 +189,16 @@ class _Sorted:
 
 @dataclass(frozen=True)
 class Lent(ArrayStore):
-    """Some rows of a larger array, ``lenders (N, P)``, all of which lend."""
+    """Rows to which others lend, ``lenders (N, P)``: those of a larger array, or rows that are not measured."""
 
     lenders: Array
+
+    def head(self, n: int) -> Lent:
+        return Lent(self.flat[:n, :], self.shape, self.lenders)
+
+    def lending(self, ids: Indices) -> Lent:
+        index = from_host(ids, self.xp, self.device, index_dtype(self.xp))
+        return Lent(self.gathered(index), self.shape, self.lenders)
 
     @property
     def held_bytes(self) -> int:

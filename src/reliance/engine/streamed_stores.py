@@ -102,6 +102,9 @@ class StreamedStore:
     def lending(self, ids: Indices) -> Store:
         return dataclasses.replace(self, flat=self.flat.some(ids), own=self.own.some(ids))
 
+    def borrowing(self, lenders: Any) -> Store:
+        self.own.refuse("rl.Donors of other rows")
+
     def lend(self, features: tuple[Feature, ...]) -> None:
         self.lenders.hold([column for feature in features for column in feature.columns])
 

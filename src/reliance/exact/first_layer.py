@@ -106,6 +106,9 @@ class PreactivationStore(Resident):
     def lending(self, ids: Indices) -> Store:
         raise TypeError("pre-activations are exchanged between all rows")
 
+    def borrowing(self, lenders: Array) -> Store:
+        raise TypeError("pre-activations are exchanged between all rows")
+
     def gathered(self, index: Array) -> Array:
         return self.xp.take(self.preactivations, index, axis=0)
 

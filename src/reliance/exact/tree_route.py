@@ -30,8 +30,8 @@ Floats = NDArray[np.float64]
 # the scores, by how much equal ones may differ.
 _BLUR = 2.0**-44
 NEEDS = (
-    "needs an ensemble of trees that can be read (scikit-learn's trees, forests and gradient boosting, LightGBM, "
-    "XGBoost, CatBoost), on rows of one dimension"
+    "needs an ensemble of trees that can be read (scikit-learn's trees, forests, boosting, bagging and votes; "
+    "LightGBM, XGBoost, CatBoost), on rows of one dimension"
 )
 
 

@@ -42,7 +42,8 @@ class Support(NamedTuple):
 
 def supports(problem: Problem, plan: Plan) -> list[dict[str, Support]]:
     """For each loss, the support of each feature's error, by name."""
-    most, varied = plan.units, _varied_rows(problem)
+    # What other rows lend, or is given, need not vary in these.
+    most, varied = plan.units, _varied_rows(problem) if plan.among_rows else {}
     found = []
     for index in range(len(problem.losses)):
         own = _metric_units(problem, index)

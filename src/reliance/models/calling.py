@@ -31,6 +31,7 @@ from reliance.data.rows import Rows
 from reliance.data.tables import Table
 from reliance.models import ensembles, placing, tree_readers
 from reliance.models.adapters import onnx
+from reliance.models.additive import Additive
 from reliance.models.chosen_output import choose
 from reliance.models.ensembles import Ensemble
 from reliance.models.modules import home as torch_home
@@ -229,7 +230,7 @@ def on_table(model: Model, table: Table) -> Model:
 
 def _takes_arrays(model: object, names: Sequence[str]) -> bool:
     """Whether a model does not know tables, or was fitted without the names of this one."""
-    if module_of(model) is not None or isinstance(model, Linear | FirstLayer | Ensemble):
+    if module_of(model) is not None or isinstance(model, Linear | FirstLayer | Additive | Ensemble):
         return True
     if not hasattr(model, "n_features_in_") or hasattr(model, "feature_names_in_"):
         return False

@@ -22,7 +22,7 @@ _REPLACED, _EACH, _KEPT = 512, 64, 32
 _BYTES, _SEARCHED, _STRIP = 2**24, 2**22, 2**16
 # A shortcut computes in another order than the model: by how many units in the last place they may differ. Of 16 bits
 # not that many are left, and a shortcut cannot be told from something else.
-_UNITS, COARSE = 1e3, 1e-4
+UNITS, COARSE = 1e3, 1e-4
 
 
 class Probe(NamedTuple):
@@ -124,4 +124,4 @@ def same(claimed: HostArray, predictions: HostArray, scale: float, precision: fl
         np.max(np.abs(claimed[start : start + _STRIP] - predictions[start : start + _STRIP]))
         for start in range(0, len(claimed), _STRIP)
     ]
-    return bool(np.max(apart) <= _UNITS * precision * scale)
+    return bool(np.max(apart) <= UNITS * precision * scale)
