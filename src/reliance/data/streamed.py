@@ -104,8 +104,7 @@ class Some:
         return None if found is None else found[self.ids]
 
     def whole(self) -> HostArray | None:
-        found = self.source.whole()
-        return None if found is None else found[self.ids]
+        return None
 
 
 class Marks:
@@ -319,12 +318,17 @@ class Streamed:
             f"pass {self.source.remedy} if memory holds it, or some of its rows"
         )
 
-    def whole(self, asks: str) -> HostArray:
+    def known(self) -> HostArray | None:
         """All rows, if they are where the host has them anyway, as it has memory maps."""
         found = self.source.whole() if arrays.backend(self.xp) == "numpy" else None
+        return None if found is None else found.reshape(self.shape)
+
+    def whole(self, asks: str) -> HostArray:
+        """The same, or an error in words."""
+        found = self.known()
         if found is None:
             self.refuse(asks)
-        return found.reshape(self.shape)
+        return found
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
         return np.asarray(self.whole("this method, or a part of it,"), dtype=dtype)

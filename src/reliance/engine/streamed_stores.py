@@ -31,8 +31,8 @@ class StreamedStore:
 
     Attributes
     ----------
-    flat : Streamed
-        The rows, as arrays of the model's namespace and device.
+    rows : Streamed
+        As arrays of the model's namespace and device.
     shape : tuple of int
         Of one row as the model takes it.
     own, lenders : Streamed
@@ -40,7 +40,7 @@ class StreamedStore:
         model is; on JAX it is the host.
     """
 
-    flat: Any
+    rows: Streamed
     shape: tuple[int, ...]
     own: Streamed
     lenders: Streamed
@@ -52,12 +52,17 @@ class StreamedStore:
 
     @property
     def xp(self) -> Namespace:
-        found: Namespace = self.flat.xp
-        return found
+        return self.rows.xp
 
     @property
     def device(self) -> Device:
-        return self.flat.device
+        return self.rows.device
+
+    @property
+    def flat(self) -> Array:
+        """The rows, to be indexed; a memory map itself, which is an array to whoever needs all of it."""
+        whole = self.rows.known()
+        return self.rows.as_array() if whole is None else whole
 
     @property
     def n(self) -> int:
@@ -69,7 +74,7 @@ class StreamedStore:
 
     @property
     def streams(self) -> bool:
-        return True
+        return self.rows.known() is None
 
     @property
     def in_place(self) -> bool:
@@ -97,10 +102,10 @@ class StreamedStore:
     # Other rows
 
     def head(self, n: int) -> Store:
-        return StreamedStore.of(self.flat.some(np.arange(n)), self.shape)
+        return StreamedStore.of(self.rows.some(np.arange(n)), self.shape)
 
     def lending(self, ids: Indices) -> Store:
-        return dataclasses.replace(self, flat=self.flat.some(ids), own=self.own.some(ids))
+        return dataclasses.replace(self, rows=self.rows.some(ids), own=self.own.some(ids))
 
     def borrowing(self, lenders: Any) -> Store:
         self.own.refuse("rl.Donors of other rows")
@@ -136,7 +141,7 @@ class StreamedStore:
     def holds(self, block: Block, rows: range, d: int, feature: Feature | None) -> Array | None:
         runs = (slice(0, self.width),) if feature is None else feature.runs
         same = same_rows(self._cube(block, len(rows), d), block.own, runs)
-        return same if same is None or self.own is self.flat else self.xp.asarray(same)
+        return same if same is None or self.own is self.rows else self.xp.asarray(same)
 
     def swap(self, block: Block, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
         cube, xp = self._cube(block, len(rows), d), self.own.xp
