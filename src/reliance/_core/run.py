@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
+from reliance._core.kinds import Device
 from reliance._core.words import shown
 
 Memory: TypeAlias = int | str | None
@@ -43,6 +44,9 @@ class Run:
         are done: a ProcessPoolExecutor, for instance, or a dask client, which are not shut down. With NumPy, results
         are the same to the last bit for any number of workers.
 
+    device : str, torch.device or jax.Device, optional
+        Where the model computes, while X stays on the host and goes there block by block: ``"cuda:0"``.
+
     Notes
     -----
     ``with`` holds for the thread or task that it is in, and for the work that is started there. Of several around a
@@ -61,6 +65,7 @@ class Run:
     memory: Memory = None
     block: Block = None
     workers: Workers = None
+    device: Device = None
 
     def __post_init__(self) -> None:
         if self.memory is not None:
