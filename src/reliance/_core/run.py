@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import TypeAlias, TypeGuard, TypeVar
 
@@ -42,6 +43,12 @@ class Run:
         How many parts of the work, or refits, are done at once: on so many threads, -1 for one per core. Or where they
         are done: a ProcessPoolExecutor, for instance, or a dask client, which are not shut down. With NumPy, results
         are the same to the last bit for any number of workers.
+    checkpoint : str or path, optional
+        A folder that finished units of work are kept in. The same call goes on where it was, after whatever happened;
+        another call is refused. Pass ``rng=``, for without it no two calls are the same.
+    part : (int, int), optional
+        ``(3, 16)`` does the third of sixteen parts of the units, keeps them in ``checkpoint`` and returns a line about
+        what is there, no result; the call without ``part`` gathers. For array jobs on a shared folder.
 
     Notes
     -----
@@ -61,12 +68,18 @@ class Run:
     memory: Memory = None
     block: Block = None
     workers: Workers = None
+    checkpoint: str | os.PathLike[str] | None = None
+    part: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.memory is not None:
             parse_memory(self.memory)
         object.__setattr__(self, "block", _checked_block(self.block))
         object.__setattr__(self, "workers", _checked_workers(self.workers))
+        object.__setattr__(self, "part", _checked_part(self.part))
+        folder = self.checkpoint
+        if folder is not None and (not isinstance(folder, str | os.PathLike) or not str(folder)):
+            raise TypeError(f"checkpoint={shown(folder)}: pass the path of a folder, or None")
 
     @property
     def bytes(self) -> int:
@@ -91,8 +104,9 @@ _AROUND: ContextVar[tuple[Run, ...]] = ContextVar("reliance_runs", default=())
 
 @contextmanager
 def within_worker(run: Run | None = None) -> Iterator[None]:
-    """The settings as they are, but no workers: a worker of a pool starts no pool of its own."""
-    with only(replace(resolved(run), workers=None)):
+    """Memory and blocks as they are, and nothing else: a worker of a pool starts no pool of its own."""
+    known = resolved(run)
+    with only(Run(known.memory, known.block)):
         yield
 
 
@@ -151,6 +165,17 @@ def _checked_block(block: Block) -> Block:
             "(the default)"
         )
     return (int(sizes[0]), int(sizes[1])) if len(sizes) == 2 else int(sizes[0])
+
+
+def _checked_part(part: object) -> tuple[int, int] | None:
+    if part is None:
+        return None
+    numbers = list(part) if isinstance(part, tuple | list) else []
+    if len(numbers) != 2 or not all(isinstance(k, int | np.integer) and not isinstance(k, bool) for k in numbers):
+        raise TypeError(f"part={shown(part)}: pass which part of how many, such as (3, 16)")
+    if not 1 <= numbers[0] <= numbers[1]:
+        raise ValueError(f"part={shown(part)}: the first of 16 parts is (1, 16), the last (16, 16)")
+    return int(numbers[0]), int(numbers[1])
 
 
 def _submits(workers: object) -> TypeGuard[Executor]:

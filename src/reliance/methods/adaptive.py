@@ -121,6 +121,11 @@ def measure_until(
         )
     if goal.top is not None and goal.top >= len(problem.features):
         raise ValueError(f"top={goal.top}: {len(problem.features)} features are ranked; pass a smaller number")
+    if problem.run.part is not None:
+        raise ValueError(
+            f"run has part={problem.run.part}, but draws=rl.Until(...) looks at earlier draws before it makes others: "
+            "pass a number of draws"
+        )
     exhausted = plan_of(1).exhausted_at
     most, supports = _most_draws(problem, goal, exhausted), _checked_supports(problem, plan_of(1))
     moments: dict[str, tuple[Moments, ...]] = {}

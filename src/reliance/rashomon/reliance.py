@@ -275,6 +275,11 @@ def _ask(
             f"run has workers={shown(run.workers)}: the models of a class are searched in one thread; leave workers out"
         )
     settings = resolved(run)
+    if settings.checkpoint is not None:
+        raise ValueError(
+            f"run has checkpoint={shown(str(settings.checkpoint))}: searches in a class of models are not cut into "
+            "units that could be kept; leave it out"
+        )
     check_progress(progress)
     rows = read(X, y, features=features, names=names)
     data = _class_data(rows, model_class, resolve_key(rng), settings.bytes)
