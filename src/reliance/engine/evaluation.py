@@ -203,6 +203,11 @@ def evaluating(problem: Problem, progress: Progress = False, probed: bool = True
 
     ``probed``: some rows are predicted a second time, in another batch, to see what rounding does to them.
     """
+    if problem.run.ends_early:
+        raise ValueError(
+            f"run has deadline={problem.run.deadline} and on_interrupt={problem.run.on_interrupt}, but this method "
+            "cannot end early with what is there: permutation_importance, ablation_importance and model_reliance can"
+        )
     with session(problem), reporting(progress) as advance, runners.opened(problem.run) as runner:
         call, started = Caller(problem.model, call_rows(problem)), time.perf_counter()
         base = base_pass(problem, call, probed)

@@ -15,9 +15,9 @@ from reliance._core.words import shown
 from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, ModelLike
 from reliance.engine.problems import CURVES, prepare
 from reliance.exact import routes
-from reliance.methods.adaptive import Until, measure_until
+from reliance.methods.adaptive import Until, measure_in_time, measure_until
 from reliance.methods.drawing import DEFAULT, Draws, drawn, growing
-from reliance.methods.measuring import measure, reliance_plan
+from reliance.methods.measuring import reliance_plan
 from reliance.methods.signatures import Measuring
 from reliance.plans import Plan
 from reliance.plans.protocol import checked, is_plan
@@ -111,7 +111,7 @@ def ablation_importance(
                 "design out, or use permutation_importance"
             )
         return measure_until(problem, plan, draws, compare, "ablation_importance", progress)
-    return measure(problem, plan(check_draws(draws)), compare, "ablation_importance", progress)
+    return measure_in_time(problem, plan(check_draws(draws)), compare, "ablation_importance", progress)
 
 
 @overload
@@ -191,13 +191,13 @@ def permutation_importance(
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
 
     if is_plan(draws):
-        return measure(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance", progress)
+        return measure_in_time(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance", progress)
 
     if isinstance(draws, Until):
         plan_of = growing(problem.rows, problem.key, draws.design or "ranks")
         return measure_until(problem, plan_of, draws, compare, "permutation_importance", progress)
     plan = drawn(problem.rows, problem.key, draws)
-    return measure(problem, plan, compare, "permutation_importance", progress)
+    return measure_in_time(problem, plan, compare, "permutation_importance", progress)
 
 
 @overload
@@ -289,4 +289,4 @@ def model_reliance(
     keeps = ("rows", *CURVES)
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, keeps)
     problem, plan = reliance_plan(problem, pairs)
-    return measure(problem, plan, compare, "model_reliance", progress, route)
+    return measure_in_time(problem, plan, compare, "model_reliance", progress, route)

@@ -275,10 +275,10 @@ def _ask(
             f"run has workers={shown(run.workers)}: the models of a class are searched in one thread; leave workers out"
         )
     settings = resolved(run)
-    if settings.checkpoint is not None:
+    if settings.checkpoint is not None or settings.ends_early:
         raise ValueError(
-            f"run has checkpoint={shown(str(settings.checkpoint))}: searches in a class of models are not cut into "
-            "units that could be kept; leave it out"
+            "run has checkpoint=, deadline= or on_interrupt=: searches in a class of models are not cut into units "
+            "that could be kept, or that a call could end with; leave it out"
         )
     check_progress(progress)
     rows = read(X, y, features=features, names=names)

@@ -214,7 +214,12 @@ def check_workers(run: Run | None, sent: Mapping[str, object]) -> None:
 
 
 def check_no_folder(run: Run, work: str) -> None:
-    """Refits are not cut into units that could be kept."""
+    """Refits are not cut into units that could be kept, and there is no result of some of them by itself."""
+    if run.ends_early:
+        raise ValueError(
+            f"run has deadline={run.deadline} and on_interrupt={run.on_interrupt}, but {work} cannot end early with "
+            "what is there: leave them out"
+        )
     if run.checkpoint is not None:
         raise ValueError(
             f"run has checkpoint={shown(str(run.checkpoint))}, but {work} are not cut into units that could be kept: "
