@@ -175,6 +175,12 @@ def _read(
     return model, data.read(X, y, features=features, weights=weights, names=names)
 
 
+def behind(model: object, X: object, run: Run | None, memory: int) -> Problem:
+    """A model on further rows, which nobody judges; of a model whose features are inside it, what is there."""
+    found, rows = _read(model, X, None, None, None, None, run)
+    return assembled(found, rows, (), key=0, memory=memory)
+
+
 def _of_tasks(
     model: object,
     X: object,
@@ -217,7 +223,7 @@ def assembled(
     if rows.inputs is None:
         flat, y, _ = calling.at_home(model, rows.flat, rows.y, None)
         rows = dataclasses.replace(rows, flat=flat, y=y)
-        adapted = calling.on_arrays_of(adapting.adapt(model, losses), rows.X)
+        adapted = calling.on_rows_of(adapting.adapt(model, losses), rows)
     else:
         inputs = several_inputs.at_home(rows.inputs, model)
         numbers = inputs.array

@@ -25,7 +25,7 @@ class Moments:
     ----------
     row_sum : array (n,)
         Sum of D over the draws of each row.
-    donor_sum : array (n,)
+    donor_sum : array (n,), or one number for each of the plan's lenders
         Sum of w D over the uses of each donor.
     row_squares : array (n,)
         Sum of D^2 over the draws of each row.
@@ -84,7 +84,7 @@ class Accumulator:
         """Zeros: for all of the plan's table, or a part of it."""
         rows, columns = Tile(range(plan.n), range(plan.columns)) if part is None else part
         b, d = len(rows), len(columns)
-        donors = None if plan.rectangular or not plan.lends else np.zeros(plan.n)
+        donors = None if plan.rectangular or not plan.lends else np.zeros(plan.lenders)
         table = np.zeros((b, d)) if whole else None
         contrasts = np.zeros(b) if has_contrasts(plan) else None
         sums = (np.zeros(b), np.zeros(d), donors, np.zeros(b), np.zeros(()), table, contrasts)
@@ -93,8 +93,8 @@ class Accumulator:
     @staticmethod
     def nbytes(plan: Plan) -> int:
         """Without the table, which is accounted for by who wants it."""
-        optional = (not plan.rectangular) + has_contrasts(plan)
-        return 8 * (2 * plan.n + plan.columns + optional * plan.n)
+        lenders = 0 if plan.rectangular else plan.lenders
+        return 8 * (2 * plan.n + plan.columns + lenders + has_contrasts(plan) * plan.n)
 
     def update(self, tile: Tile, sums: NDArray[np.floating], shape: tuple[int, int]) -> bool:
         """Add a tile's packed sums (see `kernels.tile_sums`); False if its predictions were not finite or not valid.
@@ -150,7 +150,7 @@ class Accumulator:
         found = self if self.moved > 0.0 else Accumulator.init(plan, self.table is not None)
         donors = plan.donor_sums(found.columns)
         if donors is None:  # summed use by use, if at all
-            donors = np.zeros(plan.n) if found.donors is None else found.donors
+            donors = np.zeros(plan.lenders) if found.donors is None else found.donors
         if plan.ordering is not None and plan.lends:
             by_place, donors = donors, np.empty(plan.n)
             donors[plan.ordering] = by_place

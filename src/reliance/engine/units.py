@@ -88,6 +88,7 @@ class Work:
         batch = self.batches[unit.batch]
 
         def made() -> InPlace | Traced:
+            self.problem.store.lend(batch.features)
             return blocks.make_executor(self.problem, self.plan, self.base, self.call, batch.shape)
 
         executor = desk.kept((self, unit.batch), made)
@@ -100,8 +101,8 @@ class Work:
 
     @property
     def on_threads(self) -> bool:
-        """What JAX compiles belongs to one caller, and spreads over the cores by itself."""
-        return arrays.is_mutable(self.problem.xp)
+        """What JAX compiles belongs to one caller, and spreads over the cores by itself; files have one reader."""
+        return arrays.is_mutable(self.problem.xp) and not self.problem.store.streams
 
     @contextmanager
     def here(self) -> Iterator[None]:

@@ -109,6 +109,16 @@ class Plan(Protocol):
         ...
 
     @property
+    def lenders(self) -> int:
+        """How many rows lend: n, unless donors are other rows than those that are measured."""
+        ...
+
+    @property
+    def among_rows(self) -> bool:
+        """Whether what is borrowed comes from the rows that are measured."""
+        ...
+
+    @property
     def scale(self) -> float:
         """What changes D are multiplied by, so that their mean estimates the mean over pairs of different rows."""
         ...
@@ -182,7 +192,7 @@ class Plan(Protocol):
         ...
 
     def spread(self, v: Floats) -> Floats:
-        """For each donor, the sum of ``v[i]`` over its uses by rows i."""
+        """For each of the lenders, the sum of ``v[i]`` over its uses by rows i."""
         ...
 
     def unit_values(self, row_values: Floats) -> Floats:

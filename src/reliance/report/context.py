@@ -28,7 +28,7 @@ from reliance.results.importance import Importance
 CURVES = 6  # features, the most important ones
 EPSILON = 0.05
 _LEAST_BUDGET = 200_000  # rows that the model may be called with for curves, if the importance took fewer
-_FREE_ROUTES = frozenset({"trees", "linear", "unused"})  # all pairs without a model call for each
+_FREE_ROUTES = frozenset({"trees", "linear", "additive", "unused"})  # all pairs without a model call for each
 _FREE_ROWS = 5000
 _MANY_COLUMNS = 20
 
@@ -98,7 +98,8 @@ def curves(question: Question, before: Mapping[str, Any]) -> Part:
     rows = _affordable(question, len(chosen))
     result = _measured(question, chosen, rows)
     # What the model's structure gives for nothing is taken from all rows.
-    if rows < question.rows.n <= _FREE_ROWS and set(result.routes) <= _FREE_ROUTES:
+    routes = {route.removeprefix("pipeline+") for route in result.routes}
+    if rows < question.rows.n <= _FREE_ROWS and routes <= _FREE_ROUTES:
         rows = question.rows.n
         result = _measured(question, chosen, rows)
     assert result.curves is not None
