@@ -115,6 +115,11 @@ def comparison():
     return rl.SplitComparison(importance(), importance(), PAIR, two, two, np.array([5.0, 5.0]))
 
 
+def compared():
+    errors = np.array([[[0.0, 0.0], [NAN, 0.5]], [[NAN, 0.5], [0.0, 0.0]]])
+    return rl.ModelComparison({"a": importance(), "b": importance()}, std_errors=errors, skewness=errors)
+
+
 def judged():
     two = np.array([NAN, 0.5])
     return TestResult(PAIR, two, two, two, "t", "greater", "holm")
@@ -142,8 +147,8 @@ def extrapolation():
 
 
 ALL = (
-    importance, algorithm, null, impact, local, ranges, delta, relative, comparison, judged, linear, interactions,
-    extrapolation, several, nested,
+    importance, algorithm, null, impact, local, ranges, delta, relative, comparison, compared, judged, linear,
+    interactions, extrapolation, several, nested,
 )  # fmt: skip
 every = pytest.mark.parametrize("example", ALL, ids=lambda f: f.__name__)
 

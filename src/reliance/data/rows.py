@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.kinds import Array, Device, HostArray, Namespace
-from reliance.data import several_inputs, tables
+from reliance.data import on_disk, several_inputs, tables
 from reliance.data.checked_arrays import (
     as_array,
     check_companion,
@@ -24,6 +24,7 @@ from reliance.data.checked_arrays import (
 from reliance.data.features import Feature, column_names, resolve_features
 from reliance.data.passed import FeaturesLike
 from reliance.data.several_inputs import Inputs
+from reliance.data.streamed import Source, Streamed
 from reliance.data.tables import Table
 
 
@@ -34,7 +35,8 @@ class Rows:
     Attributes
     ----------
     flat : array (n, P)
-        Numbers, or codes and row numbers that stand for what is none: see `numbers`.
+        Numbers, or codes and row numbers that stand for what is none: see `numbers`. Rows that are read in blocks,
+        `Streamed`, can be indexed as an array, and refuse everything else.
     shape : tuple of int
         Of one row as a model takes it.
     y : array (n, ...) or None
@@ -72,6 +74,11 @@ class Rows:
         return arrays.device(self.flat)
 
     @property
+    def streamed(self) -> Streamed | None:
+        """The rows, if they are read in blocks."""
+        return self.flat if isinstance(self.flat, Streamed) else None
+
+    @property
     def X(self) -> Array:
         """``(n, *shape)``."""
         return self.xp.reshape(self.flat, (self.n, *self.shape))
@@ -93,6 +100,8 @@ class Rows:
 
         ``asks`` is who needs numbers.
         """
+        if self.streamed is not None and columns is None:
+            return self.streamed.whole(asks)
         bad = [j for j in self.coded if columns is None or j in columns]
         if bad:
             raise TypeError(
@@ -113,9 +122,10 @@ class Rows:
     def take(self, ids: NDArray[np.int64]) -> Rows:
         """Some of the rows."""
         index = arrays.from_host(ids, self.xp, self.device, arrays.index_dtype(self.xp))
+        read = self.streamed
         return dataclasses.replace(
             self,
-            flat=self.xp.take(self.flat, index, axis=0),
+            flat=self.xp.take(self.flat, index, axis=0) if read is None else read.some(ids).as_array(),
             y=None if self.y is None else arrays.namespace(self.y).take(self.y, index, axis=0),
             weights=None if self.weights is None else self.weights[ids],
             inputs=None if self.inputs is None else self.inputs.take(index),
@@ -125,7 +135,7 @@ class Rows:
         """The first n rows."""
         return dataclasses.replace(
             self,
-            flat=self.flat[:n, :],
+            flat=self.flat[:n, :] if self.streamed is None else self.streamed.some(np.arange(n)).as_array(),
             y=None if self.y is None else self.y[:n, ...],
             weights=None if self.weights is None else self.weights[:n],
             inputs=None if self.inputs is None else self.inputs.head(n),
@@ -141,6 +151,9 @@ def read(
     names: Sequence[str] | None = None,
 ) -> Rows:
     """Rows, labels and weights as the user passes them, checked."""
+    source = on_disk.opened(X)
+    if source is not None:
+        return _read_in_blocks(*on_disk.companions(source, y, weights), features, names)
     tables.check_aligned(X=X, y=y, weights=weights)
     table = tables.read(X, "X") if tables.is_table(X) else None
     if table is not None:
@@ -152,7 +165,7 @@ def read(
     check_rows(rows)
     check_companion(rows, found, "y")
     check_companion(rows, weighing, "weights")
-    check_finite(rows, found)
+    check_finite([rows], found)
     shape = tuple(rows.shape[1:])
     return Rows(
         flat=arrays.namespace(rows).reshape(rows, (rows.shape[0], -1)),
@@ -163,6 +176,29 @@ def read(
         names=column_names(names if inputs is None else inputs.names, shape),
         table=table,
         inputs=inputs,
+    )
+
+
+def _read_in_blocks(
+    source: Source, y: object, weights: object, features: FeaturesLike, names: Sequence[str] | None
+) -> Rows:
+    """The same of rows that are not in memory: what is checked about X is checked on the way."""
+    as_array(np.empty((1, *source.shape[1:]), dtype=source.dtype), "X")
+    # Of the shape and dtype of X, without its numbers.
+    check_rows(np.broadcast_to(np.zeros((), dtype=source.dtype.newbyteorder("=")), source.shape))
+    streamed = on_disk.streamed(source)
+    found, weighing = on_disk.beside(y, "y", streamed), on_disk.beside(weights, "weights", streamed)
+    check_companion(streamed.as_array(), found, "y")
+    check_companion(streamed.as_array(), weighing, "weights")
+    check_finite((strip for _, strip in streamed.strips()), found)
+    shape, known = tuple(source.shape[1:]), source.names if names is None else names
+    return Rows(
+        flat=streamed.as_array(),
+        shape=shape,
+        y=found,
+        weights=None if weighing is None else checked_weights(weighing),
+        features=resolve_features(features, known, shape),
+        names=column_names(known, shape),
     )
 
 

@@ -16,7 +16,7 @@ from reliance._core import arrays
 from reliance._core.kinds import Array, Device, Namespace
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
-from reliance.engine.stores import AtPlaces, Lender, Store
+from reliance.engine.stores import AtPlaces, Lender, Resident, Store
 from reliance.exact import panels
 from reliance.models import kernel_machines
 from reliance.models.kernel_machines import KernelMachine
@@ -89,7 +89,7 @@ def coefficients(machine: KernelMachine, X: Floats, column: int, span: Interval)
 
 
 @dataclass(frozen=True)
-class KernelStore:
+class KernelStore(Resident):
     """Rows as raw outputs: with the feature of a donor, that is a product of what the row keeps and the donor gives.
 
     ``held_bytes``: of the feature that it is asked about, see `table_bytes`.
@@ -170,6 +170,9 @@ class KernelStore:
         return block[:rows]
 
     def lending(self, ids: Indices) -> Store:
+        raise TypeError("raw outputs are exchanged between all rows")
+
+    def borrowing(self, lenders: Any) -> Store:
         raise TypeError("raw outputs are exchanged between all rows")
 
     def gathered(self, index: Array) -> Array:

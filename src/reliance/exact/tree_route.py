@@ -42,11 +42,19 @@ class Trees(Route):
 
     def pairs(self, question: Exchange) -> Opening[Measured]:
         ensemble = _ensemble(question.problem)
+        if ensemble is not None and _too_many_codes(question.problem, ensemble):
+            return "holds 8 bytes of each row and used column, and X is read in blocks because memory holds less"
         return _needs(question.problem) if ensemble is None else partial(_pairs, question, ensemble)
 
     def held(self, question: HeldAt) -> Opening[Impacts]:
         ensemble = _ensemble(question.problem)
         return _needs(question.problem) if ensemble is None else partial(_held, question, ensemble)
+
+
+def _too_many_codes(problem: Problem, ensemble: Ensemble) -> bool:
+    """Whether rows that are read in blocks would be held after all, as cells of their columns."""
+    used = len(np.unique(ensemble.feature[ensemble.feature >= 0]))
+    return problem.store.streams and 8 * problem.n * used > problem.memory // 2
 
 
 def _needs(problem: Problem) -> str:

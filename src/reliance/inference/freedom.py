@@ -42,7 +42,8 @@ class Support(NamedTuple):
 
 def supports(problem: Problem, plan: Plan) -> list[dict[str, Support]]:
     """For each loss, the support of each feature's error, by name."""
-    most, varied = plan.units, _varied_rows(problem)
+    # What other rows lend, or is given, need not vary in these.
+    most, varied = plan.units, _varied_rows(problem) if plan.among_rows else {}
     found = []
     for index in range(len(problem.losses)):
         own = _metric_units(problem, index)
@@ -103,7 +104,7 @@ def _varied_rows(problem: Problem) -> dict[str, float]:
     # Spread evenly, and in step with no period that the rows might have.
     rows = np.arange(n) if n <= _SAMPLE else (n * np.modf(_GOLDEN * np.arange(_SAMPLE))[0]).astype(np.int64)
     index = arrays.from_host(rows, problem.xp, problem.device, arrays.index_dtype(problem.xp))
-    some = arrays.to_host(problem.xp.take(problem.flat, index, axis=0))
+    some = arrays.to_host(arrays.cells(problem.flat, index, slice(None)))
     middle = np.argsort(some, axis=0)[len(rows) // 2]
     median = np.take_along_axis(some, middle[None, :], axis=0)
     common = np.mean((some == median) | ((some != some) & (median != median)), axis=0) > _COMMON

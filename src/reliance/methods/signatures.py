@@ -10,6 +10,7 @@ from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike
 from reliance.methods.adaptive import Until
+from reliance.methods.replacing import ReplaceLike
 from reliance.plans import Plan
 
 
@@ -29,6 +30,12 @@ class Measuring(Shared, total=False):
 
     compare: str
     keep: str | Sequence[str]
+
+
+class Replacing(Measuring, total=False):
+    """Of those that may replace it by something else than values of other rows."""
+
+    replace: ReplaceLike
 
 
 class Permuting(TypedDict, total=False):

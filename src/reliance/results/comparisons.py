@@ -51,10 +51,10 @@ class Influence(Record):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Delta(Result):
-    """The difference of two relative importances, measured on the same rows with the same random numbers.
+    """The difference of two importances, measured on the same rows with the same random numbers.
 
-    A non-zero difference between the set G and the larger set G with N says that the feature depends on N given G
-    (Theorem 2 of König et al.).
+    Of two models, or of relative importances given two sets of variables. There, a non-zero difference between the set
+    G and the larger set G with N says that the feature depends on N given G (Theorem 2 of König et al.).
 
     Attributes
     ----------
@@ -63,16 +63,20 @@ class Delta(Result):
     values, std_error : arrays (p,)
     degrees_of_freedom : array (p,)
         If samplers were fitted on other rows, their number counts, too.
+    skewness : array (p,) or None
+        Of the estimate, where the interval takes it into account.
     """
 
     names: tuple[str, ...]
     values: Floats
     std_error: Floats
     degrees_of_freedom: Floats
+    skewness: Floats | None = None
 
     _kept: ClassVar[files.Fields] = {
         "names": files.names("p"),
         **{name: files.floats("p") for name in ("values", "std_error", "degrees_of_freedom")},
+        "skewness": files.floats("p", optional=True),
     }
 
     def _sizes(self) -> Floats:
@@ -80,7 +84,7 @@ class Delta(Result):
 
     def interval(self, level: float = 0.95) -> Floats:
         """Confidence intervals ``(p, 2)``."""
-        return inference.interval(self.values, self.std_error, self.degrees_of_freedom, level)
+        return inference.interval(self.values, self.std_error, self.degrees_of_freedom, level, gamma=self.skewness)
 
     def test(self, alternative: str = "two-sided", adjust: str = "holm") -> TestResult:
         """The t tests of no difference."""
