@@ -221,3 +221,37 @@ def test_clusters_are_checked():
         measure(OF % 4)
     with pytest.raises(TypeError, match="clusters"):
         rl.feature_impact(model, X, clusters=OF)
+
+
+def test_other_replacements():
+    """Given values need nothing but the rows; labels keep psi among these; other rows have clusters nobody knows."""
+    found = rl.permutation_importance(model, X, Y, replace="mean", clusters=OF, rng=0)
+    base = (Y - model(X)) ** 2
+    written = X.copy()
+    written[:, 0] = X[:, 0].mean()
+    change = (Y - model(written)) ** 2 - base
+    psi = change - change.mean()
+    sums = np.array([psi[g == OF].sum() for g in range(12)]) / N
+    expected = np.sqrt(np.sum(sums**2) * 12 / 11 * (11 / 10) ** 2 / (_left(shares(OF, np.ones(N))) * 12 / 11))
+    np.testing.assert_allclose(found.std_error[0], expected)
+    within = rl.permutation_importance(model, X, Y, replace=rl.Donors(within=OF % 3), clusters=OF, rng=0)
+    assert within.units == 12
+    with pytest.raises(ValueError, match="other rows"):
+        rl.permutation_importance(model, X, Y, replace=rl.Donors(X[:7]), clusters=OF, rng=0)
+    kept = rl.permutation_importance(model, X, Y, replace=rl.Donors(X[:7]), keep="influence", rng=0)
+    assert kept.ranks().first.shape == (3,)
+
+
+def test_rows_on_disk(tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    stored = np.load(tmp_path / "X.npy", mmap_mode="r")
+    expected = rl.permutation_importance(model, X, Y, clusters=OF, keep="influence", rng=0)
+    found = rl.permutation_importance(model, stored, Y, clusters=OF, keep="influence", rng=0)
+    np.testing.assert_allclose(found.std_error, expected.std_error)
+    assert found.influence.origin == expected.influence.origin
+    (found - expected).interval()
+
+
+def test_several_models_share_their_clusters():
+    both = rl.permutation_importance({"a": model, "b": lambda rows: rows[:, 0]}, X, Y, clusters=OF, rng=0)
+    assert all(one.units == 12 for one in both.values())

@@ -124,6 +124,11 @@ def comparison():
     return rl.SplitComparison(importance(), importance(), PAIR, two, two, np.array([5.0, 5.0]))
 
 
+def compared():
+    errors = np.array([[[0.0, 0.0], [NAN, 0.5]], [[NAN, 0.5], [0.0, 0.0]]])
+    return rl.ModelComparison({"a": importance(), "b": importance()}, std_errors=errors, skewness=errors)
+
+
 def judged():
     two = np.array([NAN, 0.5])
     return TestResult(PAIR, two, two, two, "t", "greater", "holm")
@@ -151,7 +156,7 @@ def extrapolation():
 
 
 ALL = (
-    importance, algorithm, null, impact, local, ranges, delta, ranks, pooled, relative, comparison, judged,
+    importance, algorithm, null, impact, local, ranges, delta, ranks, pooled, relative, comparison, compared, judged,
     linear, interactions, extrapolation, several, nested,
 )  # fmt: skip
 every = pytest.mark.parametrize("example", ALL, ids=lambda f: f.__name__)

@@ -7,6 +7,7 @@ from reliance._core.run import Run
 from reliance.data.clusters import Blocks
 from reliance.losses import Metric
 from reliance.methods.adaptive import Until
+from reliance.methods.compare_models import compare_models
 from reliance.methods.conditional import conditional_model_reliance, relative_importance
 from reliance.methods.drawing import Draws
 from reliance.methods.extrapolation import extrapolation_check
@@ -15,9 +16,10 @@ from reliance.methods.linear import linear_importance
 from reliance.methods.local import local_importance
 from reliance.methods.quantiles import feature_impact
 from reliance.methods.replacement import ablation_importance, model_reliance, permutation_importance
+from reliance.methods.replacing import Donors
 from reliance.methods.sobol import sobol_first, sobol_total
 from reliance.methods.splits import compare_splits
-from reliance.rashomon.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass
+from reliance.rashomon.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass, TreeClass
 from reliance.rashomon.reliance import conditional_model_class_reliance, model_class_reliance
 from reliance.rashomon.results import ClassReliance
 from reliance.refit.algorithm import algorithm_reliance
@@ -37,6 +39,7 @@ from reliance.results.interactions import Interactions
 from reliance.results.linear import LinearImportance
 from reliance.results.local import LocalImportance
 from reliance.results.mapping import Results
+from reliance.results.models import ModelComparison
 from reliance.results.null import NullImportance
 from reliance.results.pooled import Pooled, pool
 from reliance.results.ranks import Ranks
@@ -51,6 +54,7 @@ __all__ = [
     "ClassReliance",
     "Delta",
     "DifferentiableClass",
+    "Donors",
     "Draws",
     "Extrapolation",
     "FiniteClass",
@@ -63,6 +67,7 @@ __all__ = [
     "LinearImportance",
     "LocalImportance",
     "Metric",
+    "ModelComparison",
     "NullImportance",
     "Pooled",
     "Ranks",
@@ -72,9 +77,11 @@ __all__ = [
     "Results",
     "Run",
     "SplitComparison",
+    "TreeClass",
     "Until",
     "ablation_importance",
     "algorithm_reliance",
+    "compare_models",
     "compare_splits",
     "conditional_model_class_reliance",
     "conditional_model_reliance",

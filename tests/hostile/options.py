@@ -323,6 +323,11 @@ GATHERED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "unknown design": ({"count": 3, "design": "sorted"}, "design"),
         "no design": ({"count": 3, "design": None}, "design"),
     },
+    "Donors": {
+        "nothing": ({}, "Donors"),
+        "rows and labels of others": ({"X": X, "within": Y}, "labels"),
+        "labels of no rows": ({"within": Y, "labels": Y}, "labels"),
+    },
     "Given": {
         "unknown sampler": ({"variables": [], "sampler": "normal"}, "sampler"),
         "no sampler": ({"variables": [], "sampler": 3}, "sampler"),

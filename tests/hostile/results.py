@@ -43,6 +43,7 @@ def results() -> dict[str, Any]:
         "SplitComparison": rl.compare_splits(
             score, train=(X[:half], Y[:half]), test=(X[half:], Y[half:]), pairs="all", names=["a", "b", "c"]
         ),
+        "ModelComparison": rl.compare_models({"a": score, "b": plane}, X, Y, draws=3, rng=KEY),
         "ClassReliance": rl.model_class_reliance(rl.FiniteClass([score, weaker, plane]), X, Y, epsilon=3.0),
         "RelativeImportance": relative,
         "Delta": relative.delta("none", "rest"),
@@ -62,6 +63,7 @@ NAMES = [
     "Interactions",
     "Extrapolation",
     "SplitComparison",
+    "ModelComparison",
     "ClassReliance",
     "RelativeImportance",
     "Delta",
@@ -83,6 +85,7 @@ LEVELS = {
     "complex": 0.9j,
 }
 CHOICES = {"unknown": "larger", "none": None, "number": 1, "list": ["greater"], "array": np.array(["greater", "less"])}
+STRANGERS = {"unknown": "all", "none": None, "number": 0, "list": ["none"]}
 # Method, its argument, odd values, and the classes that have it.
 METHODS: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     (
@@ -104,6 +107,7 @@ METHODS: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
             "SplitComparison",
             "Delta",
             "RelativeImportance",
+            "ModelComparison",
             "Results",
         ),
     ),
@@ -124,13 +128,13 @@ METHODS: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     ("for_target", "target", CHOICES, ("AlgorithmReliance",)),
     ("goodness_of_fit", "method", CHOICES, ("NullImportance",)),
     ("position", "row", {"outside": N, "negative": -1, "text": "a", "float": 0.5, "none": None}, ("LocalImportance",)),
-    ("delta", "first", {"unknown": "all", "none": None, "number": 0, "list": ["none"]}, ("RelativeImportance",)),
+    ("delta", "first", STRANGERS, ("RelativeImportance", "ModelComparison")),
     ("save", "path", {"none": None, "number": 3.5, "ending": "result.txt", "empty": ""}, tuple(NAMES)),
     (
         "plot",
         "kind",
         {"unknown": "pie", "none": None, "list": ["bar"]},
-        tuple(name for name in NAMES if name != "Results"),  # None is what its entries draw
+        tuple(name for name in NAMES if name not in ("Results", "ModelComparison")),  # None is what its entries draw
     ),
 ]
 
@@ -171,10 +175,12 @@ def _methods() -> Iterator[Case]:
             for odd, value in values.items():
 
                 def call(name: str = name, method: str = method, argument: str = argument, value: Any = value) -> Any:
-                    more = {"second": "rest"} if method == "delta" else {}
+                    second = "rest" if name == "RelativeImportance" else "b"
+                    more = {"second": second} if method == "delta" else {}
                     return getattr(results()[name], method)(**{argument: value, **more})
 
-                refused = Refused(("set",), (KeyError, TypeError)) if method == "delta" else Refused((argument,))
+                what = "set" if name == "RelativeImportance" else "models"
+                refused = Refused((what,), (KeyError, TypeError)) if method == "delta" else Refused((argument,))
                 yield Case(name, f"{method} {argument} {odd}", call, refused)
 
 
@@ -218,7 +224,7 @@ def _round_trips() -> Iterator[Case]:
         yield case(name, "copied", lambda result: _numbers_of(copy.copy(result)))
         if name != "ClassReliance":  # its models may be functions
             yield case(name, "pickled", lambda result: _numbers_of(pickle.loads(pickle.dumps(result))))
-        if name not in ("RelativeImportance", "Results", "Delta"):
+        if name not in ("RelativeImportance", "ModelComparison", "Results", "Delta"):
             yield case(name, "strict JSON", _strict)
         for ending in ("json", "npz"):
             yield case(name, f"saved as {ending}", lambda result, ending=ending: _saved(result, ending))

@@ -15,7 +15,7 @@ import numpy as np
 
 from reliance._core import arrays
 from reliance._core.kinds import Array
-from reliance._core.run import Run, without_workers
+from reliance._core.run import Run, resolved
 from reliance.data import rows as data
 from reliance.data.checked_arrays import as_array
 from reliance.data.features import column_names, resolve_features
@@ -96,7 +96,7 @@ def _answers(problem: Problem) -> Array:
 
 
 def _of_split(model: Split, rows: Rows, run: Run | None) -> _Behind:
-    memory = without_workers(run).bytes
+    memory = resolved(run).bytes
     hidden = _answers(assembled(model.first, rows, (), key=0, memory=memory))
     return _Behind(hidden, adapting.adapt(model.rest, ()), False, type(model).__name__)
 
@@ -110,7 +110,7 @@ def _of_layer(model: object, rows: Rows, run: Run | None) -> _Behind:
     root = module_of(model)
     if root is None:
         raise TypeError("layer= is for modules of torch: for JAX and others pass rl.models.split(first, rest)")
-    memory = without_workers(run).bytes
+    memory = resolved(run).bytes
     layer = layers.find(dataclasses.replace(model, layer=None, directions=None), root, model.layer)
     # Where the module takes them; what is asked of it there is another function of the same inputs.
     home = assembled(layer.network, dataclasses.replace(rows, weights=None), (), key=0, memory=memory)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.kinds import Array, Device, Namespace
-from reliance._core.run import Block, Run, without_workers
+from reliance._core.run import Block, Run, resolved
 from reliance._core.streams import Indices, RandomState, resolve_key
 from reliance._core.words import listed, shown
 from reliance.data import rows as data
@@ -58,6 +58,8 @@ class Problem:
     block : int, (rows, draws), "tune" or None
     keep : set of str
         What the result shall hold besides the usual.
+    run : Run
+        Who does the work.
     """
 
     rows: Rows
@@ -71,6 +73,7 @@ class Problem:
     memory: int
     block: Block
     keep: frozenset[str]
+    run: Run = field(default_factory=Run)
 
     @property
     def n(self) -> int:
@@ -148,12 +151,13 @@ def prepare(
     if isinstance(loss, Mapping):
         kept, asked = _checked_keep(keep, keeps), tasks.read(loss, y)
         return _of_tasks(model, X, asked, features, weights, clusters, rng, run, names, kept)
-    named, settings = None if loss is None else resolve_all(loss), without_workers(run)
+    named, settings = None if loss is None else resolve_all(loss), resolved(run)
     # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
     behind, rows = _read(model, X, y, features, weights, clusters, names, run)
     losses = (default_loss(model, rows.y),) if named is None else named
     found = assembled(behind, rows, losses, key=resolve_key(rng), memory=settings.bytes, block=settings.block)
-    return dataclasses.replace(found, several=isinstance(loss, list | tuple), keep=_checked_keep(keep, keeps))
+    several = isinstance(loss, list | tuple)
+    return dataclasses.replace(found, several=several, keep=_checked_keep(keep, keeps), run=settings)
 
 
 def _read(
@@ -174,6 +178,12 @@ def _read(
     return model, data.read(X, y, features=features, weights=weights, names=names, clusters=clusters)
 
 
+def behind(model: object, X: object, run: Run | None, memory: int) -> Problem:
+    """A model on further rows, which nobody judges; of a model whose features are inside it, what is there."""
+    found, rows = _read(model, X, None, None, None, None, None, run)
+    return assembled(found, rows, (), key=0, memory=memory)
+
+
 def _of_tasks(
     model: object,
     X: object,
@@ -187,14 +197,14 @@ def _of_tasks(
     keep: frozenset[str],
 ) -> Problem:
     """Several outputs of a network, each with labels and a loss of its own: side by side in one array."""
-    settings = without_workers(run)
+    settings = resolved(run)
     whole = several_outputs.side_by_side(model, asked)
     network, rows = _read(whole, X, None, features, weights, clusters, names, run)
     moved = network is not whole  # inside the network rows are where it is, wherever they came from
     labels = tuple(data.labels(rows, one.y, f"y of {one.loss.name!r}", moved) for one in asked)
     key, losses = resolve_key(rng), tuple(one.loss for one in asked)
     found = assembled(network, rows, losses, labels, key=key, memory=settings.bytes, block=settings.block)
-    return dataclasses.replace(found, several=True, keep=keep)
+    return dataclasses.replace(found, several=True, keep=keep, run=settings)
 
 
 def assembled(
@@ -217,7 +227,7 @@ def assembled(
     if rows.inputs is None:
         flat, y, _ = calling.at_home(model, rows.flat, rows.y, None)
         rows = dataclasses.replace(rows, flat=flat, y=y)
-        adapted = calling.on_arrays_of(adapting.adapt(model, losses), rows.X)
+        adapted = calling.on_rows_of(adapting.adapt(model, losses), rows)
     else:
         inputs = several_inputs.at_home(rows.inputs, model)
         numbers = inputs.array

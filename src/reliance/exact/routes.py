@@ -13,16 +13,30 @@ from reliance.data.features import Feature
 from reliance.engine.evaluation import Evaluation
 from reliance.engine.problems import Problem
 from reliance.exact import trust
+from reliance.exact.additive import Additive
 from reliance.exact.distinct import Distinct
 from reliance.exact.first_layer import FirstLayer
+from reliance.exact.kernel_machines import Kernels
 from reliance.exact.linear import Linear
+from reliance.exact.nodes import Nodes
+from reliance.exact.pipelines import Pipelines
 from reliance.exact.plain import Plain
 from reliance.exact.protocol import A, Exchange, Job, Measured, Offer, Opening, Route, Tables
 from reliance.exact.tree_route import Trees
 from reliance.plans import Plan
 
 # In the order in which they are asked: of two that cost the same, the first is taken. The last applies always.
-ROUTES: list[Route] = [Linear(), Trees(), FirstLayer(), Distinct(), Plain()]
+ROUTES: list[Route] = [
+    Linear(),
+    Trees(),
+    Additive(),
+    Pipelines(lambda question, features: _best(question, "auto", features, ROUTES)),
+    Kernels(),
+    FirstLayer(),
+    Nodes(),
+    Distinct(),
+    Plain(),
+]
 
 
 def names() -> tuple[str, ...]:
@@ -129,6 +143,19 @@ def _chosen(
     question: Question[A], wanted: str, features: tuple[Feature, ...], routes: Sequence[Route]
 ) -> list[tuple[Route, Job[A]]]:
     """The jobs of all features, each by the route that calls the model with the fewest rows."""
+    best = _best(question, wanted, features, routes)
+    found: list[tuple[Route, Job[A]]] = []
+    for route in routes:
+        mine = tuple(f for f in features if best[f.name][1] is route)
+        if mine:
+            found += [(route, job) for job in best[mine[0].name][2].jobs(mine)]
+    return found
+
+
+def _best(
+    question: Question[A], wanted: str, features: Sequence[Feature], routes: Sequence[Route]
+) -> dict[str, tuple[float, Route, Offer[A]]]:
+    """Of each feature, by name, the cheapest offer: what it costs and whose it is."""
     best: dict[str, tuple[float, Route, Offer[A]]] = {}
     for route in _wanted(question, wanted, routes):
         # What costs nothing cannot be had for less: further routes are not even opened.
@@ -142,12 +169,7 @@ def _chosen(
                 raise ValueError(f"route={shown(wanted)}: {cost}: pass route='auto'")
             if not isinstance(cost, str) and (feature.name not in best or cost < best[feature.name][0]):
                 best[feature.name] = cost, route, offer
-    found: list[tuple[Route, Job[A]]] = []
-    for route in routes:
-        mine = tuple(f for f in features if best[f.name][1] is route)
-        if mine:
-            found += [(route, job) for job in best[mine[0].name][2].jobs(mine)]
-    return found
+    return best
 
 
 def _wanted(question: Question[A], wanted: str, routes: Sequence[Route]) -> list[Route]:

@@ -40,6 +40,11 @@ def units_of(problem: Problem, plan: Plan) -> int:
     clusters = problem.rows.clusters
     if clusters is None:
         return plan.units
+    if plan.lends and not plan.among_rows:
+        raise ValueError(
+            f"clusters= and the plan {shown(plan.label)}: which of the other rows belong together is not known, and "
+            "they have an error, too. Leave clusters or rl.Donors(X) out"
+        )
     if plan.units < plan.n:
         raise ValueError(
             f"clusters= and the plan {shown(plan.label)}: its units are pairs of rows, which tie clusters together. "
@@ -64,7 +69,8 @@ class Support(NamedTuple):
 def supports(problem: Problem, plan: Plan) -> list[dict[str, Support]]:
     """For each loss, the support of each feature's error, by name."""
     clusters, weights = problem.rows.clusters, problem.host_weights
-    most, varied = units_of(problem, plan), _varied_rows(problem)
+    # What other rows lend, or is given, need not vary in these.
+    most, varied = units_of(problem, plan), _varied_rows(problem) if plan.among_rows else {}
     found = []
     for index in range(len(problem.losses)):
         own = _metric_units(problem, index)
@@ -156,7 +162,7 @@ def _varied_rows(problem: Problem) -> dict[str, float]:
     # Spread evenly, and in step with no period that the rows might have.
     rows = np.arange(n) if n <= _SAMPLE else (n * np.modf(_GOLDEN * np.arange(_SAMPLE))[0]).astype(np.int64)
     index = arrays.from_host(rows, problem.xp, problem.device, arrays.index_dtype(problem.xp))
-    some = arrays.to_host(problem.xp.take(problem.flat, index, axis=0))
+    some = arrays.to_host(arrays.cells(problem.flat, index, slice(None)))
     middle = np.argsort(some, axis=0)[len(rows) // 2]
     median = np.take_along_axis(some, middle[None, :], axis=0)
     common = np.mean((some == median) | ((some != some) & (median != median)), axis=0) > _COMMON

@@ -75,7 +75,8 @@ def collect(
 ) -> Importance | Results[Importance]:
     """One result for each loss, from what was found."""
     problem = evaluation.problem
-    unknown = identified.constant_unless_unused(problem)
+    lent = not parts[0].plan.among_rows  # other rows may have other values of what is constant in these
+    unknown = frozenset() if lent else identified.constant_unless_unused(problem)
     if not quiet:
         identified.warn(unknown, problem.features)
     drawn = next((part.drawn for part in parts if part.drawn is not None), None)

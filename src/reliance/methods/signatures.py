@@ -11,6 +11,7 @@ from reliance._core.streams import RandomState
 from reliance.data.clusters import ClustersLike
 from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike
 from reliance.methods.adaptive import Until
+from reliance.methods.replacing import ReplaceLike
 from reliance.plans import Plan
 
 
@@ -31,6 +32,12 @@ class Measuring(Shared, total=False):
     compare: str
     clusters: ClustersLike | None
     keep: str | Sequence[str]
+
+
+class Replacing(Measuring, total=False):
+    """Of those that may replace it by something else than values of other rows."""
+
+    replace: ReplaceLike
 
 
 class Permuting(TypedDict, total=False):

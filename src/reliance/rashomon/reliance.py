@@ -14,7 +14,7 @@ from reliance._core import arrays
 from reliance._core.checks import check_choice, warn
 from reliance._core.progress import Progress, check_progress, reporting
 from reliance._core.public import public
-from reliance._core.run import Run, without_workers
+from reliance._core.run import Run, resolved
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import shown
 from reliance.data.passed import DataLike, FeaturesLike, ModelLike
@@ -24,7 +24,7 @@ from reliance.rashomon import reference as own_reliance
 from reliance.rashomon import results as class_results
 from reliance.rashomon.members import Members
 from reliance.rashomon.model_classes import FiniteClass
-from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
+from reliance.rashomon.protocol import ClassData, ListedClass, Member, ModelClass, Range
 from reliance.rashomon.results import ClassReliance
 
 Floats = NDArray[np.float64]
@@ -209,7 +209,7 @@ class Question:
 
     def result(self, found: list[Range], confidence: float | None = None, outer: Floats | None = None) -> ClassReliance:
         members = None
-        if isinstance(self.model_class, FiniteClass):
+        if isinstance(self.model_class, ListedClass):
             features = self.rows.features
             every = self.model_class.members(self.data, self.bound, features, self.compare, self.conditional)
             scale, shift = (1.0 + self.epsilon, 0.0) if self.relative else (1.0, self.epsilon)
@@ -270,7 +270,11 @@ def _ask(
         )
     if isinstance(run, Run) and run.block is not None:
         raise ValueError(f"run has block={shown(run.block)}: a class of models has no blocks of rows; leave it out")
-    settings = without_workers(run)
+    if isinstance(run, Run) and run.workers is not None:
+        raise ValueError(
+            f"run has workers={shown(run.workers)}: the models of a class are searched in one thread; leave workers out"
+        )
+    settings = resolved(run)
     check_progress(progress)
     rows = read(X, y, features=features, names=names)
     data = _class_data(rows, model_class, resolve_key(rng), settings.bytes)
@@ -315,7 +319,7 @@ def _class_data(rows: Rows, model_class: ModelClass, key: int, memory: int) -> C
     host = arrays.to_host(y)
     if bool(np.all(host == host[:1])):
         raise ValueError("y is constant: there is nothing to predict, and no model relies on anything")
-    if isinstance(model_class, FiniteClass):  # its models take rows as they are, tables and several inputs, too
+    if isinstance(model_class, ListedClass):  # its models take rows as they are, tables and several inputs, too
         return ClassData(rows.flat, y, key, memory, rows)
     # Coefficients need numbers that can be multiplied with them.
     name = type(model_class).__name__
