@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,10 +119,11 @@ def check_labels_finite(y: Array, name: str) -> None:
         raise ValueError(f"{name} holds NaN or infinite values: drop those rows, a loss cannot be computed for them")
 
 
-def check_finite(X: Array, y: Array | None) -> None:
+def check_finite(parts: Iterable[Array], y: Array | None) -> None:
+    """``parts``: the rows, all together or some at a time."""
     if y is not None:
         check_labels_finite(y, "y")
-    if not _all_finite(X):
+    if not all(map(_all_finite, parts)):
         warn("X holds NaN or infinite values. They are passed on as they are: fine if the model takes them.")
 
 

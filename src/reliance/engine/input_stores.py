@@ -14,18 +14,21 @@ from reliance.data.rows import Rows
 from reliance.data.several_inputs import Inputs
 from reliance.engine import kernels
 from reliance.engine.kernels import RowShape
-from reliance.engine.stores import ArrayStore, AtPlaces, Lender, Store
+from reliance.engine.stores import ArrayStore, AtPlaces, Lender, Resident, Store
+from reliance.engine.streamed_stores import StreamedStore
 
 
 def store_of(rows: Rows) -> Store:
     """The store of rows that lend each other their values."""
+    if rows.streamed is not None:
+        return StreamedStore.of(rows.streamed, rows.shape)
     if rows.inputs is None:
         return ArrayStore(rows.flat, rows.shape)
     return InputStore(rows.flat, rows.inputs, tuple(ArrayStore.of(part) for part in rows.inputs.parts.values()))
 
 
 @dataclass(frozen=True, eq=False)
-class InputStore:
+class InputStore(Resident):
     """Several inputs. A block is a tuple of their blocks, so that each is exchanged as it is, in its shape and dtype.
 
     Attributes

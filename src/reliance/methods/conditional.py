@@ -17,11 +17,13 @@ from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
 from reliance.data import tables
+from reliance.data.clusters import ClustersLike
 from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, ModelLike
 from reliance.engine.evaluation import evaluating
 from reliance.engine.problems import Problem, prepare
+from reliance.inference.freedom import units_of
 from reliance.methods.drawing import DEFAULT, Draws, drawn
-from reliance.methods.measuring import COMPARE, base_risks, reliance_plan, whole_draws
+from reliance.methods.measuring import COMPARE, KEEPS, base_risks, reliance_plan, whole_draws
 from reliance.methods.signatures import Measuring
 from reliance.methods.studies import Measured, Study, measured, result_of
 from reliance.models import networks
@@ -132,6 +134,7 @@ def relative_importance(
     compare: str = "difference",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -199,7 +202,7 @@ def relative_importance(
     0.0
     """
     check_choice(compare, COMPARE, "compare")
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
     on_host = tables.is_table(X) or isinstance(X, np.ndarray | list | tuple)
     moved = on_host and not isinstance(problem.flat, np.ndarray)
     asked = as_given(given)
@@ -207,6 +210,11 @@ def relative_importance(
     known = variables.gather(problem.rows, asked.context, y, moved)
     sets = variables.resolve_given(asked.variables, known)
     fit_on = asked.fit_on
+    if fit_on is not None and problem.rows.clusters is not None:
+        raise ValueError(
+            "clusters= says which rows of X belong together, not which of fit_on do, and those have an error, too: "
+            "leave fit_on out of rl.Given, so that the sampler is fitted on X, or leave clusters out"
+        )
     training = None if fit_on is None else variables.gather_training(fit_on, known, problem.flat, moved)
     plan = drawn(problem.rows, problem.key, draws)
     method = "relative_importance"
@@ -254,6 +262,7 @@ def conditional_model_reliance(
     compare: str = "ratio",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -306,7 +315,7 @@ def conditional_model_reliance(
     check_choice(compare, COMPARE, "compare")
     if not isinstance(sampler, Scrambler):
         raise TypeError(f"sampler={shown(sampler)}: pass rl.samplers.Scrambler(...), or leave it out")
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
     problem, plan = reliance_plan(problem, pairs)
     plan = whole_draws(problem, plan)
     known = variables.gather(problem.rows, None, None)
@@ -337,6 +346,7 @@ def _measure(
     progress: Progress,
 ) -> dict[str, RelativeImportance]:
     """All features given all sets, for each loss by name."""
+    units_of(problem, plan)  # units that clusters do not have are an error before the work
     with evaluating(problem, progress) as evaluation:
         evaluation.expect(len(sets) * len(problem.features) * plan.n * plan.columns)
         base_risks(evaluation, compare)

@@ -24,12 +24,14 @@ from reliance._core.arrays import (
     same_device,
     to_host,
 )
-from reliance._core.kinds import Array, HostArray, Operand
+from reliance._core.kinds import Array, Device, HostArray, Operand
 from reliance._core.words import shown
-from reliance.data import tables
+from reliance.data import on_disk, tables
+from reliance.data.rows import Rows
 from reliance.data.tables import Table
-from reliance.models import ensembles, tree_readers
+from reliance.models import ensembles, placing, tree_readers
 from reliance.models.adapters import onnx
+from reliance.models.additive import Additive
 from reliance.models.chosen_output import choose
 from reliance.models.ensembles import Ensemble
 from reliance.models.modules import home as torch_home
@@ -179,6 +181,17 @@ def ensemble_of(model: Model) -> Ensemble | None:
     return None if isinstance(model.trees_read, str) else model.trees_read
 
 
+def on_rows_of(model: Model, rows: Rows) -> Model:
+    """The model as one of the arrays that rows are made of."""
+    if rows.streamed is None:
+        return on_arrays_of(model, rows.X)
+    again = on_disk.as_they_came(rows.streamed.source)
+    if again is None:
+        return _of_integers(model, rows.flat)
+    predict = model.predict
+    return dataclasses.replace(model, predict=lambda block: predict(again(block)))
+
+
 def on_arrays_of(model: Model, X: Array) -> Model:
     """A tree ensemble that was fitted on the host, as a model of the arrays that X is made of.
 
@@ -217,7 +230,7 @@ def on_table(model: Model, table: Table) -> Model:
 
 def _takes_arrays(model: object, names: Sequence[str]) -> bool:
     """Whether a model does not know tables, or was fitted without the names of this one."""
-    if module_of(model) is not None or isinstance(model, Linear | FirstLayer | Ensemble):
+    if module_of(model) is not None or isinstance(model, Linear | FirstLayer | Additive | Ensemble):
         return True
     if not hasattr(model, "n_features_in_") or hasattr(model, "feature_names_in_"):
         return False
@@ -282,13 +295,18 @@ def name_of(model: object) -> str:
 
 
 def at_home(
-    model: object, X: Array, y: Array | None, weights: Array | None
+    model: object, X: Array, y: Array | None, weights: Array | None, wanted: Device = None
 ) -> tuple[Array, Array | None, Array | None]:
     """Move the data, once and explicitly, to the device of a torch module, floating rows to its dtype if it has one.
 
     NumPy data go where the module is. A tensor on another device is an error: which of the two moves is the user's
-    decision. Integers stay: whether a module takes them it says itself, see `_of_integers`.
+    decision. Integers stay: whether a module takes them it says itself, see `_of_integers`. Rows that go in blocks, to
+    the device that is ``wanted`` or because they are too many, do not move now: see `placing`.
     """
+    streamed = placing.in_blocks(model, X, wanted)
+    if streamed is not None:
+        y, weights = (a if a is None else from_host(to_host(a), streamed.xp, streamed.device) for a in (y, weights))
+        return streamed.as_array(), y, weights
     module = module_of(model)
     if module is None:
         return X, y, weights
