@@ -55,8 +55,8 @@ def literal_reliance(model: Any, X: np.ndarray, y: np.ndarray, columns: list[int
     ("make", "compare", "conditional"),
     [
         (torch_linear, "ratio", False),
-        (torch_linear, "difference", False),
-        (torch_linear, "ratio", True),
+        pytest.param(torch_linear, "difference", False, marks=pytest.mark.slow),
+        pytest.param(torch_linear, "ratio", True, marks=pytest.mark.slow),
         (jax_linear, "difference", True),
     ],
 )

@@ -60,6 +60,8 @@ PICTURES = {
     "sets_bar": (cases.relative, {}),
     "sets_by_set": (cases.relative, {"by": "set", "marks": {"true": np.ones((2, 4))}}),
     "delta_bar": (cases.delta, {}),
+    "ranks_range": (cases.ranks, {}),
+    "pooled_bar": (cases.pooled, {}),
     "class_range": (known_reference, {}),
     "class_intervals": (cases.listed_reliance, {}),
     "class_cloud": (cases.listed_reliance, {"kind": "cloud"}),

@@ -278,6 +278,23 @@ MODELS: dict[str, tuple[Callable[[], Any], Expectation]] = {
         lambda: FUNCTIONS["model_reliance"].run(X, Y, model=rl.models.FirstLayer(np.eye(2), 0.0, score)),
         Refused(("weight",)),
     ),
+    "Additive": (
+        lambda: FUNCTIONS["model_reliance"].run(X, Y, model=rl.models.Additive({0: lambda x: 2 * x}), route="additive"),
+        Number(lambda: loops.ratios(Data(lambda X: 2 * X[:, 0], X, Y))),
+    ),
+    "Additive of text": (lambda: rl.models.Additive("abc"), Refused(("shapes", "mapping"))),
+    "Additive of a number": (lambda: rl.models.Additive([1.0]), Refused(("column 0", "a function"))),
+    "Additive of few values": (lambda: rl.models.Additive([(np.ones(2), np.ones(2))]), Refused(("one value more",))),
+    "Additive of falling edges": (
+        lambda: rl.models.Additive([(np.array([1.0, 0.0]), np.ones(3))]),
+        Refused(("do not increase",)),
+    ),
+    "Additive of names": (lambda: rl.models.Additive({"age": np.sin}), Refused(("'age'", "places"))),
+    "Additive of a wrong link": (lambda: rl.models.Additive([np.sin], link="probit"), Refused(("link='probit'",))),
+    "Additive of more columns": (
+        lambda: FUNCTIONS["model_reliance"].run(X, Y, model=rl.models.Additive({P: np.sin})),
+        Refused(("shapes", f"column {P}")),
+    ),
     "onnx none": (lambda: rl.models.onnx(None), Refused(("path",))),
     "onnx no file": (lambda: rl.models.onnx("/nowhere/model.onnx"), Refused(("model.onnx",), (ValueError, OSError))),
 }

@@ -6,8 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance.engine.problems import Problem
-from reliance.models import calling
+from reliance.models import additive, calling
+from reliance.models.additive import AdditiveForm
 from reliance.models.ensembles import Ensemble
+from reliance.models.several_scores import SeveralScores
+from reliance.models.several_scores import several_scores as found_scores
 
 Floats = NDArray[np.float64]
 
@@ -18,6 +21,25 @@ def linear_form(problem: Problem) -> tuple[Floats, float] | None:
         return None
     form = calling.linear_form(problem.model.source)
     return None if form is None or form[0].shape != (problem.flat.shape[1],) else form
+
+
+def additive_form(problem: Problem) -> AdditiveForm | None:
+    """The effects of single columns on the score of a model that is known to be additive, and takes numbers."""
+    if problem.rows.coded or len(problem.store.shape) != 1:
+        return None
+    linear = linear_form(problem)
+    if linear is not None:
+        return additive.of_coefficients(*linear)
+    model = problem.model
+    return additive.additive_form(model.source, model.method, model.parts, int(problem.flat.shape[1]))
+
+
+def several_scores(problem: Problem) -> SeveralScores | None:
+    """The scores of a linear model that is known to have several, and takes numbers."""
+    if problem.rows.coded or len(problem.store.shape) != 1:
+        return None
+    model = problem.model
+    return found_scores(model.source, model.method, int(problem.flat.shape[1]))
 
 
 def ensemble(problem: Problem) -> Ensemble | None:

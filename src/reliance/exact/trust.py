@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.checks import warn
-from reliance._core.kinds import Array
+from reliance._core.kinds import Array, HostArray
 from reliance.engine.executors import Base, predict_rows
 from reliance.engine.problems import Problem
 from reliance.engine.shapes import call_rows
 from reliance.exact.protocol import Route
-from reliance.models import calling, ensembles
+from reliance.models import calling, ensembles, pipelines
 from reliance.models.calling import FirstLayer, Model
 from reliance.models.ensembles import Ensemble
-from reliance.models.probes import COARSE, Probe, probe, same
+from reliance.models.kernel_machines import KernelMachine, Sums
+from reliance.models.pipelines import Unfolded
+from reliance.models.probes import COARSE, UNITS, Probe, probe, same
 
 Floats = NDArray[np.float64]
+# Units in the last place of the largest score, from which on its sign is trusted.
+_DOUBT = 1e3
+# Rows that are transformed once more, and by how much transformed numbers may differ.
+_FEW, _ALIKE = 64, 1e-12
 _STRIP = 2**17  # numbers of X that are multiplied with coefficients together
 
 
@@ -73,6 +82,99 @@ def check_linear(
         raise Disagreement
 
 
+class Scored(Protocol):
+    """A model that is known to be a function of scores, which are sums over columns."""
+
+    @property
+    def labels(self) -> str: ...
+    @property
+    def answer(self) -> Callable[[Floats], HostArray]: ...
+
+    def score(self, flat: Array) -> Floats:
+        """``(m, ...)`` of rows ``(m, P)``."""
+        ...
+
+
+def check_scores(problem: Problem, base: Base, form: Scored, scores: Floats) -> None:
+    """Raise `Disagreement` unless the effects of single columns give the model's predictions up to rounding.
+
+    ``scores (n, ...)``: their sums in the rows. Labels are not compared where the score is 0 up to rounding.
+    """
+    groups = [feature.columns for feature in problem.features]
+    precision = arrays.epsilon(base.predictions)
+    block = probe(problem.flat, groups, scores, memory=problem.memory).block
+    half, doubt = int(block.shape[0]) // 2, doubtful(problem, scores)
+    # In two parts: an effect that looks at its batch is none of single rows.
+    replaced = np.concatenate([form.score(part) for part in (block[:half, :], block[half:, :])])
+    if precision > COARSE:
+        raise Disagreement
+    for own, model in ((scores, base.predictions), (replaced, _called(problem, block))):
+        claimed, library = np.asarray(form.answer(own)), arrays.to_host(model)
+        library = library.reshape(claimed.shape) if claimed.size == library.size else library
+        clear = np.ones(len(own), dtype=bool) if form.labels == "none" else np.abs(own) > doubt
+        if claimed.shape != library.shape or not _agree(claimed[clear], library[clear], own, precision):
+            raise Disagreement
+
+
+def doubtful(problem: Problem, scores: Floats) -> float:
+    """Up to which size the sign of a score may be rounding."""
+    precision = max(arrays.epsilon(problem.flat), float(np.finfo(np.float64).eps))
+    return _DOUBT * precision * (1.0 + float(np.max(np.abs(scores))))
+
+
+def _agree(claimed: HostArray, library: HostArray, scores: Floats, precision: float) -> bool:
+    """Whether answers to scores are the model's; a relative error of a score is one of the answer times its size."""
+    if not len(claimed) or claimed.dtype.kind not in "biuf" or library.dtype.kind not in "biuf":
+        return bool(np.array_equal(claimed, library))
+    scale = (1.0 + float(np.max(np.abs(scores)))) * float(np.max(np.abs(library)))
+    return same(claimed.astype(np.float64), library.astype(np.float64), scale, precision)
+
+
+def check_pipeline(problem: Problem, base: Base, unfolded: Unfolded, behind: Problem) -> None:
+    """Raise `Disagreement` unless each column of the rows makes its own transformed columns, and nothing else.
+
+    ``behind``: the problem of the last estimator and transformed rows. Replaced rows, transformed, must be transformed
+    rows with exchanged columns, and the estimator must predict from these what the pipeline predicts.
+    """
+    found = _probe(problem, base)
+    few = min(problem.n, _FEW)
+    own, lent, block, first = (
+        _transformed(problem, unfolded, rows) for rows in (found.own, found.lent, found.block, problem.flat[:few, :])
+    )
+    if own.shape[1:] != behind.flat.shape[1:] or not _alike(first, _host(behind.flat[:few, :])):  # in a smaller batch
+        raise Disagreement
+    replaced = np.zeros(own.shape, dtype=bool)
+    for q, source in enumerate(unfolded.sources):
+        if source is not None:
+            replaced[:, q] = found.mask[:, source]
+    exchanged = np.where(replaced, lent, own)
+    if not _alike(exchanged, block):
+        raise Disagreement
+    for rows, library in ((behind.flat, base.predictions), (exchanged, _called(problem, found.block))):
+        claimed = predict_rows(behind.model, rows, call_rows(problem))
+        one, other = arrays.to_host(claimed), arrays.to_host(library)
+        if one.shape != other.shape or not _agree(one, other, np.zeros(1), arrays.epsilon(library)):
+            raise Disagreement
+
+
+def as_given(problem: Problem, rows: Array) -> object:
+    """Rows on the host as the model takes them: numbers, or a table of the user's own kind."""
+    table = problem.model.table
+    return rows if table is None else table.decode(arrays.to_host(rows))
+
+
+def _transformed(problem: Problem, unfolded: Unfolded, rows: Array) -> Floats:
+    found = pipelines.as_numbers(unfolded.transform(as_given(problem, rows)), problem.memory)
+    if isinstance(found, str):
+        raise Disagreement
+    return _host(found)
+
+
+def _alike(one: Floats, other: Floats) -> bool:
+    """Up to rounding, missing numbers in the same places."""
+    return one.shape == other.shape and bool(np.allclose(one, other, rtol=_ALIKE, atol=_ALIKE, equal_nan=True))
+
+
 def check_trees(problem: Problem, base: Base, ensemble: Ensemble) -> None:
     """Raise `Disagreement` unless the trees predict what their library predicts for a few rows."""
     model = problem.model
@@ -108,9 +210,35 @@ def check_first_layer(problem: Problem, base: Base, layer: FirstLayer) -> None:
         raise Disagreement
 
 
+def check_kernel(problem: Problem, base: Base, machine: KernelMachine) -> Floats:
+    """Raise `Disagreement` unless the sum over the centres is what the machine predicts.
+
+    Returns how large the terms are that each row's raw output is the sum of, (n,): what rounding is relative to.
+    """
+    block = _host(_probe(problem, base).block)
+    called, own = arrays.to_host(_called(problem, arrays.as_floating(block))), arrays.to_host(base.predictions)
+    sizes = []
+    for rows, library in ((block, called), (_host(problem.flat), own)):
+        sums = machine.sums(rows)
+        claimed = np.asarray(machine.finish(sums.raw[:, None]))
+        sizes.append(sums.size)
+        if claimed.shape != library.shape or not _is_the_machines(machine, sums, claimed, library):
+            raise Disagreement
+    return sizes[-1]
+
+
+def _is_the_machines(machine: KernelMachine, sums: Sums, claimed: HostArray, library: HostArray) -> bool:
+    precision = float(np.finfo(np.float64).eps)
+    if not machine.finish.exact:
+        return same(claimed, library, float(np.max(sums.size)), precision)
+    clear = np.abs(sums.raw - machine.finish.cut) > UNITS * precision * sums.size  # elsewhere rounding decides
+    return bool(np.array_equal(claimed[clear], library[clear]))
+
+
 def _probe(problem: Problem, base: Base, lenders: Array | None = None) -> Probe:
     groups = [feature.columns for feature in problem.features]
-    return probe(problem.flat, groups, arrays.to_host(base.predictions), lenders, problem.memory)
+    outputs = arrays.to_host(base.predictions)  # labels that are text have no extremes
+    return probe(problem.flat, groups, outputs if outputs.dtype.kind in "biuf" else None, lenders, problem.memory)
 
 
 def _called(problem: Problem, block: Array) -> Array:

@@ -26,10 +26,13 @@ from reliance._core.arrays import (
 )
 from reliance._core.kinds import Array, HostArray, Operand
 from reliance._core.words import shown
-from reliance.data import tables
+from reliance.data import on_disk, tables
+from reliance.data.rows import Rows
+from reliance.data.streamed import Streamed
 from reliance.data.tables import Table
 from reliance.models import ensembles, tree_readers
 from reliance.models.adapters import onnx
+from reliance.models.additive import Additive
 from reliance.models.chosen_output import choose
 from reliance.models.ensembles import Ensemble
 from reliance.models.modules import home as torch_home
@@ -179,6 +182,17 @@ def ensemble_of(model: Model) -> Ensemble | None:
     return None if isinstance(model.trees_read, str) else model.trees_read
 
 
+def on_rows_of(model: Model, rows: Rows) -> Model:
+    """The model as one of the arrays that rows are made of."""
+    if rows.streamed is None:
+        return on_arrays_of(model, rows.X)
+    again = on_disk.as_they_came(rows.streamed.source)
+    if again is None:
+        return _of_integers(model, rows.flat)
+    predict = model.predict
+    return dataclasses.replace(model, predict=lambda block: predict(again(block)))
+
+
 def on_arrays_of(model: Model, X: Array) -> Model:
     """A tree ensemble that was fitted on the host, as a model of the arrays that X is made of.
 
@@ -217,7 +231,7 @@ def on_table(model: Model, table: Table) -> Model:
 
 def _takes_arrays(model: object, names: Sequence[str]) -> bool:
     """Whether a model does not know tables, or was fitted without the names of this one."""
-    if module_of(model) is not None or isinstance(model, Linear | FirstLayer | Ensemble):
+    if module_of(model) is not None or isinstance(model, Linear | FirstLayer | Additive | Ensemble):
         return True
     if not hasattr(model, "n_features_in_") or hasattr(model, "feature_names_in_"):
         return False
@@ -296,6 +310,9 @@ def at_home(
 
     home = torch_home(module)
     dev, dtype = (device(xp.empty(0)), None) if home is None else home
+    if isinstance(X, Streamed):
+        y, weights = (a if a is None else from_host(to_host(a), xp, dev) for a in (y, weights))
+        return X.placed(xp, dev, dtype).as_array(), y, weights
     if isinstance(X, np.ndarray):
         y, weights = (a if a is None else from_host(to_host(a), xp, dev) for a in (y, weights))
         X = from_host(X, xp, dev)

@@ -14,7 +14,7 @@ from reliance._core.kinds import Array, HostArray
 from reliance._core.words import shown
 from reliance.data import tables
 from reliance.losses.functions import Loss, Metric, compares_labels
-from reliance.models import tree_readers
+from reliance.models import pipelines, tree_readers
 
 _METHODS = {"value": "predict", "probability": "predict_proba", "score": "decision_function"}
 _SEPARATELY = "measure these losses in separate calls"
@@ -72,7 +72,7 @@ def _takes_largest(model: object, functions: Sequence[Loss | Metric]) -> bool:
     Trees are known to do that, and then probabilities can be had from the trees alone.
     """
     labels = all(compares_labels(function) for function in functions)
-    return labels and tree_readers.is_understood(model, "predict_proba")
+    return labels and tree_readers.is_understood(pipelines.last_estimator(model), "predict_proba")
 
 
 def _instead(model: object, method: str) -> str:

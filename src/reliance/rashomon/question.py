@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from reliance._core import arrays
 from reliance._core.checks import check_choice
 from reliance._core.progress import Progress, check_progress, reporting
-from reliance._core.run import Run, without_workers
+from reliance._core.run import Run, resolved
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import shown
 from reliance.data.passed import FeaturesLike, ModelLike
@@ -135,7 +135,11 @@ def ask(
         )
     if isinstance(run, Run) and run.block is not None:
         raise ValueError(f"run has block={shown(run.block)}: a class of models has no blocks of rows; leave it out")
-    settings = without_workers(run)
+    if isinstance(run, Run) and run.workers is not None:
+        raise ValueError(
+            f"run has workers={shown(run.workers)}: the models of a class are searched in one thread; leave workers out"
+        )
+    settings = resolved(run)
     check_progress(progress)
     rows = read(X, y, features=features, names=names)
     data = _class_data(rows, model_class, resolve_key(rng), settings.bytes)

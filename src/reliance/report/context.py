@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from reliance.results.importance import Importance
 CURVES = 6  # features, the most important ones
 EPSILON = 0.05
 _LEAST_BUDGET = 200_000  # rows that the model may be called with for curves, if the importance took fewer
-_FREE_ROUTES = frozenset({"trees", "linear", "unused"})  # all pairs without a model call for each
+_FREE_ROUTES = frozenset({"trees", "linear", "additive", "unused"})  # all pairs without a model call for each
 _FREE_ROWS = 5000
 _MANY_COLUMNS = 20
 
@@ -97,7 +98,8 @@ def curves(question: Question, before: Mapping[str, Any]) -> Part:
     rows = _affordable(question, len(chosen))
     result = _measured(question, chosen, rows)
     # What the model's structure gives for nothing is taken from all rows.
-    if rows < question.rows.n <= _FREE_ROWS and set(result.routes) <= _FREE_ROUTES:
+    routes = {route.removeprefix("pipeline+") for route in result.routes}
+    if rows < question.rows.n <= _FREE_ROWS and routes <= _FREE_ROUTES:
         rows = question.rows.n
         result = _measured(question, chosen, rows)
     assert result.curves is not None
@@ -179,8 +181,9 @@ def _curve_words(name: str, curve: Curve, output: int | None) -> str:
 def linear_class(question: Question, before: Mapping[str, Any]) -> Part:
     """The range of reliance over all linear models that predict these rows well."""
     _check_regression(question, before)
-    options = {"features": question.features, "names": question.names, "rng": question.key, "run": question.run}
-    result = model_class_reliance(LinearClass(), question.X, question.y, epsilon=EPSILON, **options)
+    options = {"features": question.features, "names": question.names, "rng": question.key}
+    run = None if question.run is None else replace(question.run, workers=None)
+    result = model_class_reliance(LinearClass(), question.X, question.y, epsilon=EPSILON, run=run, **options)
     shown = result._taken(np.argsort(-result.achieved_lower, kind="stable"))
     parts = [
         ("Least", "Loss with values from other rows over loss, for the model that relies least.", shown.lower),
