@@ -1,7 +1,8 @@
 """The kinds of models that `routes.py` measures: one small function each, which fits a model and makes its rows.
 
 A kind is a function of the number of rows under `@kind(name, loss=...)`: it returns a fitted `Case`. Add yours to the
-section that it belongs to. Models are fitted on at most `TRAINED` rows, so that only the measurement grows with n.
+section that it belongs to; pipelines, kernel machines and models without a route are in `route_cases_more.py`. Models
+are fitted on at most `TRAINED` rows, so that only the measurement grows with n.
 """
 
 from __future__ import annotations
@@ -71,6 +72,12 @@ def on_numbers(model: Any, n: int) -> Case:
     return fitted(model, *numbers(n), n)
 
 
+def on_first(model: Any, n: int) -> Case:
+    """Fitted on fewer rows: models whose training is cubic in them."""
+    X, y = numbers(n)
+    return Case(model.fit(X[: TRAINED // 5], y[: TRAINED // 5]), X[:n], y[:n])
+
+
 def on_counts(model: Any, n: int) -> Case:
     X, y = numbers(n)
     rates = np.exp(np.clip(0.3 * y, -3.0, 3.0))
@@ -121,6 +128,18 @@ def lasso(n: int) -> Case:
     return on_numbers(Lasso(0.05), n)
 
 
+@kind("HuberRegressor, absolute error", "absolute_error")
+def huber(n: int) -> Case:
+    from sklearn.linear_model import HuberRegressor
+
+    return on_numbers(HuberRegressor(), n)
+
+
+@kind("Ridge, R2", "r2")
+def ridge_r2(n: int) -> Case:
+    return ridge(n)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Additive models with a link, smooth networks
 
@@ -139,17 +158,50 @@ def poisson(n: int) -> Case:
     return on_counts(PoissonRegressor(), n)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Pipelines and models of models
+@kind("TweedieRegressor, deviance", "poisson_deviance")
+def tweedie(n: int) -> Case:
+    from sklearn.linear_model import TweedieRegressor
+
+    return on_counts(TweedieRegressor(power=1.5, link="log"), n)
 
 
-@kind("StandardScaler + Ridge")
-def scaled_ridge(n: int) -> Case:
-    from sklearn.linear_model import Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
+@kind("LogisticRegression of 3 classes, log loss", "log_loss")
+def multinomial(n: int) -> Case:
+    from sklearn.linear_model import LogisticRegression
 
-    return on_numbers(make_pipeline(StandardScaler(), Ridge()), n)
+    return on_classes(LogisticRegression(), n)
+
+
+@kind("LogisticRegression, accuracy", "accuracy")
+def logistic_accuracy(n: int) -> Case:
+    return logistic(n)
+
+
+@kind("LogisticRegression, AUC", "auc")
+def logistic_auc(n: int) -> Case:
+    return logistic(n)
+
+
+@kind("ExplainableBoostingRegressor, main effects")
+def explainable(n: int) -> Case:
+    from interpret.glassbox import ExplainableBoostingRegressor
+
+    return on_numbers(ExplainableBoostingRegressor(interactions=0, n_jobs=1), n)
+
+
+@kind("LinearGAM")
+def gam(n: int) -> Case:
+    from pygam import LinearGAM
+
+    return on_numbers(LinearGAM(), n)
+
+
+@kind("MLPRegressor, tanh, nodes", goal=np.inf, route="nodes")
+def smooth_network(n: int) -> Case:
+    from sklearn.neural_network import MLPRegressor
+
+    model = MLPRegressor(hidden_layer_sizes=(32,), activation="tanh", max_iter=50, random_state=0)
+    return on_numbers(model, n)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -189,6 +241,38 @@ def xgboost(n: int) -> Case:
     from xgboost import XGBRegressor
 
     return on_numbers(XGBRegressor(), n)
+
+
+@kind("XGBRegressor, DART")
+def dart(n: int) -> Case:
+    from xgboost import XGBRegressor
+
+    return on_numbers(XGBRegressor(booster="dart", rate_drop=0.1), n)
+
+
+@kind("VotingRegressor of boosting and a forest", goal=3.0)
+def votes(n: int) -> Case:
+    from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor, VotingRegressor
+
+    forest = RandomForestRegressor(20, min_samples_leaf=20, random_state=0)
+    return on_numbers(VotingRegressor([("a", HistGradientBoostingRegressor(random_state=0)), ("b", forest)]), n)
+
+
+@kind("BaggingRegressor of trees", goal=3.0)
+def bagging(n: int) -> Case:
+    from sklearn.ensemble import BaggingRegressor
+
+    return on_numbers(BaggingRegressor(n_estimators=20, random_state=0), n)
+
+
+@kind("HistGradientBoostingRegressor, absolute error", "absolute_error")
+def hist_absolute(n: int) -> Case:
+    return hist(n)
+
+
+@kind("HistGradientBoostingClassifier, AUC", "auc")
+def hist_auc(n: int) -> Case:
+    return hist_labels(n)
 
 
 @kind("CatBoostRegressor, 300 trees")
@@ -244,32 +328,3 @@ def tree(n: int) -> Case:
     from sklearn.tree import DecisionTreeRegressor
 
     return on_numbers(DecisionTreeRegressor(max_leaf_nodes=50, random_state=0), n)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Kernel machines, metrics
-
-
-@kind("SVR, RBF")
-def svr(n: int) -> Case:
-    from sklearn.svm import SVR
-
-    return on_numbers(SVR(), n)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Models that have no route: what all pairs cost then
-
-
-@kind("MLPRegressor", goal=np.inf)
-def network(n: int) -> Case:
-    from sklearn.neural_network import MLPRegressor
-
-    return on_numbers(MLPRegressor(hidden_layer_sizes=(32,), max_iter=50, early_stopping=True, random_state=0), n)
-
-
-@kind("KNeighborsRegressor", goal=np.inf)
-def neighbours(n: int) -> Case:
-    from sklearn.neighbors import KNeighborsRegressor
-
-    return on_numbers(KNeighborsRegressor(), n)

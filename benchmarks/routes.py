@@ -31,7 +31,10 @@ import reliance as rl
 
 sys.path.insert(0, str(Path(__file__).parent))  # also when asv imports this file as part of a package
 import route_cases as cases
+import route_cases_more
 from route_cases import KINDS, Case, Kind
+
+assert route_cases_more.kind is cases.kind  # it enters its kinds when it is imported
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 BEGIN, END = "<!-- benchmarks/routes.py: begin -->", "<!-- benchmarks/routes.py: end -->"

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,8 @@ ROUNDING = {
     "test_losses_truth.py",
     "test_relative.py",
 }
+# JAX with and without x64.
+WIDTHS = ("jax-float32", "jax-x64-float64")
 CUDA = ("torch-cuda-float64", "torch-cuda-float32", "cupy-float64", "cupy-float32", "jax-cuda-float32")
 
 
@@ -125,6 +128,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if item.path.name in ROUNDING and "jax" in item.name:
             item.add_marker(pytest.mark.compiled_for_users)
+        if _is_the_other_width(item):
+            item.add_marker(pytest.mark.slow)
+
+
+def _is_the_other_width(item: pytest.Item) -> bool:
+    """Whether a test is of the one of JAX's two dtypes that `make slow` has: each costs its compilations.
+
+    Tests take turns, so that both dtypes are in `make test`.
+    """
+    callspec = getattr(item, "callspec", None)
+    name = None if callspec is None else callspec.params.get("backend")
+    if name not in WIDTHS or item.get_closest_marker("once_per_device") is not None:
+        return False
+    return WIDTHS.index(name) != zlib.crc32(item.nodeid.replace(name, "").encode()) % 2
 
 
 def pytest_collection_finish() -> None:

@@ -105,6 +105,7 @@ def test_slower_rows_stay_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
 # Draws
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_draws_run_small(capsys: pytest.CaptureFixture[str]) -> None:
     draws = load("draws")

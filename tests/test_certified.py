@@ -114,7 +114,7 @@ def check_linear(problems, ball):
             free = np.linalg.norm(np.linalg.lstsq(X - X.mean(axis=0), y)[0])
             radius = float(max(free, 1e-3) * rng.choice([0.3, 0.9, 1.05, 3.0]))
             square = radius**2
-        kind = rl.LinearClass(ridge=radius, fit_intercept=intercept)
+        kind = rl.LinearClass(ridge=radius, intercept=intercept)
         found = method(kind, X, y, epsilon=epsilon, compare=compare, features=[columns])
         judge = Judge(X, y, columns, method is METHODS[1], lambda Z: Z, np.eye(X.shape[1]), intercept)
         thetas = [

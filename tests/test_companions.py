@@ -383,6 +383,7 @@ def test_some_rows_twins_and_tables():
     assert "<table>" in few._repr_html_()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["normal", "integers"])
 @pytest.mark.parametrize("n", [40, 120])
 def test_no_classifier_tells_replaced_rows_of_independent_features(kind, n):

@@ -255,8 +255,8 @@ def check_range(range_: Range, loss: str, data: ClassData, bound: float, columns
     ("radius", "compare", "conditional", "columns"),
     [
         (None, "ratio", False, (0,)),
-        (0.7, "difference", False, (1, 2)),
-        (None, "difference", True, (1, 2)),
+        pytest.param(0.7, "difference", False, (1, 2), marks=pytest.mark.slow),
+        pytest.param(None, "difference", True, (1, 2), marks=pytest.mark.slow),
         (0.7, "ratio", True, (0,)),
     ],
 )

@@ -227,6 +227,7 @@ def test_merricks_intervals(draws: int, level: float) -> None:
         np.testing.assert_allclose(result.interval(level, formulation)[0], expected, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_random_variable_interval_covers_too_little() -> None:
     """It counts each row K times: at K = 20 it misses more than 40% instead of 5% (and is kept as the paper's)."""
     covered = simulations.formulations(20, 400)
@@ -234,7 +235,8 @@ def test_the_random_variable_interval_covers_too_little() -> None:
     assert not outside(covered["population"], COVERAGE, 400), covered
 
 
-@pytest.mark.parametrize("draws", [5, 20, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("draws", [5, 20, 100])
 @pytest.mark.parametrize("design, band", [("shifts", COVERAGE), ("ranks", (0.90, 1.0))])
 def test_the_fixed_data_interval_covers_the_value_of_all_donors(
     design: str, band: tuple[float, float], draws: int

@@ -248,3 +248,27 @@ def test_exact_fit() -> None:
         rl.model_class_reliance(given, X, X[:, 0], epsilon=0.1, compare="difference")
     found = rl.model_class_reliance(given, X, X[:, 0], epsilon=0.1, compare="difference", relative=False)
     assert np.all(found.lower < found.upper)
+
+
+@pytest.mark.parametrize("fixed", [False, 0.7])
+@pytest.mark.parametrize("kind", ["linear", "ball", "kernel"])
+def test_fixed_intercept(kind: str, fixed: float) -> None:
+    """All models have the intercept, and the range is that of labels less it without one; members are in the set."""
+    X, y = problem()
+    made: dict[str, Any] = {
+        "linear": lambda intercept: rl.LinearClass(intercept=intercept),
+        "ball": lambda intercept: rl.LinearClass(ridge=0.5, intercept=intercept),
+        "kernel": lambda intercept: KernelClass("rbf", landmarks=8, radius=3.0, intercept=intercept),
+    }
+    options: dict[str, Any] = {"epsilon": 0.3, "features": [0, (1, 2)]}
+    found = rl.model_class_reliance(made[kind](fixed), X, y, **options)
+    moved = rl.model_class_reliance(made[kind](False), X, y - fixed, **options)
+    np.testing.assert_allclose([found.lower, found.upper], [moved.lower, moved.upper], rtol=1e-7)
+    for models, values in ((found.lower_models, found.achieved_lower), (found.upper_models, found.achieved_upper)):
+        for model, columns, value in zip(models, [(0,), (1, 2)], values, strict=True):
+            assert model.intercept == float(fixed)  # type: ignore[attr-defined]
+            risk = np.mean((y - model(X)) ** 2)
+            assert risk <= found.bound * (1 + 1e-9)
+            assert literal_risk(model, X, y, columns, False) / risk == pytest.approx(value, rel=1e-7)
+    with pytest.raises(ValueError, match="intercept"):
+        rl.model_class_reliance(made[kind](0.1), X, y, reference=found.lower_models[0], **options)

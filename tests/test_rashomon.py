@@ -140,7 +140,7 @@ def test_ends_are_those_of_a_search(case, compare, conditional):
         intercept = seed != 1
         features = groups(X.shape[1])
         found = METHODS[conditional](
-            rl.LinearClass(fit_intercept=intercept), X, y, epsilon=epsilon, compare=compare, features=features
+            rl.LinearClass(intercept=intercept), X, y, epsilon=epsilon, compare=compare, features=features
         )
         for j, feature in enumerate(features):
             low, high = searched(X, y, epsilon, as_columns(feature), compare, conditional, intercept, rng)
@@ -190,7 +190,7 @@ def test_ends_are_those_of_a_semidefinite_program(case, compare, conditional):
     for seed, epsilon in enumerate((0.02, 2.0, 50.0)):
         X, y = made(200 + seed, **CASES[case])
         p, intercept, feature = X.shape[1], seed != 1, groups(X.shape[1])[-1 if seed == 0 else 0]
-        kind = rl.LinearClass(fit_intercept=intercept)
+        kind = rl.LinearClass(intercept=intercept)
         found = METHODS[conditional](kind, X, y, epsilon=epsilon, compare=compare, features=[feature])
         g, A = excess_form(X, y, as_columns(feature), conditional)
         theta, least, matrix = whitened(X, y, epsilon, intercept)
@@ -284,7 +284,7 @@ def test_ball(compare, conditional):
             X = np.column_stack([X, X[:, 0]])  # collinear: only the ball makes the class a sensible one
         free = np.linalg.norm(np.linalg.lstsq(X - X.mean(axis=0), y)[0])
         radius = float(free * (0.6, 1.05, 3.0)[k % 3])
-        kind = rl.LinearClass(ridge=radius, fit_intercept=k % 2 == 0)
+        kind = rl.LinearClass(ridge=radius, intercept=k % 2 == 0)
         found = METHODS[conditional](kind, X, y, epsilon=0.3, compare=compare, features=[0, (0, 1)], rng=1)
         assert np.all(found.gap >= 0)
         for models, values in (
@@ -368,7 +368,7 @@ def test_ball_with_equal_columns_and_as_many_parameters_as_rows():
     y = np.array([1.0, 0.0, 2.0, 1.0])
     for intercept, rows in ((True, 4), (False, 3)):
         found = rl.model_class_reliance(
-            rl.LinearClass(ridge=10.0, fit_intercept=intercept), X[:rows], y[:rows], epsilon=0.1
+            rl.LinearClass(ridge=10.0, intercept=intercept), X[:rows], y[:rows], epsilon=0.1
         )
         Z = np.column_stack([X[:rows, 0], np.ones(rows)]) if intercept else X[:rows, :1]
         left = y[:rows] - Z @ np.linalg.lstsq(Z, y[:rows])[0]
@@ -540,7 +540,7 @@ BAD = {
         "outside the class",
     ),
     "intercept": (
-        {"reference": rl.models.Linear(np.ones(3), 1.0), "model_class": rl.LinearClass(fit_intercept=False)},
+        {"reference": rl.models.Linear(np.ones(3), 1.0), "model_class": rl.LinearClass(intercept=False)},
         ValueError,
         "outside the class",
     ),

@@ -430,7 +430,6 @@ def test_other_losses(tmp_path: Path) -> None:
         ({"given": []}, "names no variable"),
         ({"given": 3}, "given=3"),
         ({"draws": 0}, "draws=0"),
-        ({"run": rl.Run(workers=2)}, "workers=2"),
         ({"n_repeats": 3}, "pass draws"),
         ({"progress": 3}, "progress=3"),
         ({"sections": ["class"], "loss": "absolute_error"}, "regression"),

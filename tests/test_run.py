@@ -193,10 +193,10 @@ def test_integers_of_numpy_are_integers() -> None:
         (lambda: rl.Run(block=LONG), "block='nnn"),
         (lambda: rl.Run(block=(1, 2, 3)), "block=(1, 2, 3)"),
         (lambda: rl.Run(block=np.array([1, 2])), "block=array([1, 2])"),
-        (lambda: rl.Run(workers=0), "workers=0 is not a number of refits"),
-        (lambda: rl.Run(workers=-3), "workers=-3 is not a number of refits"),
-        (lambda: rl.Run(workers=1.5), "workers=1.5: pass how many refits"),
-        (lambda: rl.Run(workers=True), "workers=True: pass how many refits"),
+        (lambda: rl.Run(workers=0), "workers=0 is not a number of threads"),
+        (lambda: rl.Run(workers=-3), "workers=-3 is not a number of threads"),
+        (lambda: rl.Run(workers=1.5), "workers=1.5: pass a number of threads"),
+        (lambda: rl.Run(workers=True), "workers=True: pass a number of threads"),
         (lambda: rl.Run(workers=LONG), "workers='nnn"),
         (lambda: rl.Run(workers=ThreadPoolExecutor), "workers=<class"),
         (lambda: used(run=LONG), "run='nnn"),
@@ -235,10 +235,10 @@ def test_settings_are_gathered(function: Any) -> None:
     assert not names & {"memory", "block", "n_jobs", "executor", "precision", "top", "budget"}
 
 
-@pytest.mark.parametrize("method", [rl.permutation_importance, rl.ablation_importance, rl.model_reliance])
-def test_workers_without_refits_are_refused(method: Any) -> None:
-    X = np.random.default_rng(0).normal(size=(20, 2))
-    with pytest.raises(ValueError, match=r"workers=2, but this method fits no model again"):
-        method(lambda Z: Z[:, 0], X, X[:, 1], run=rl.Run(workers=2))
-    with rl.Run(workers=2):  # around several calls, some of which may fit again
-        method(lambda Z: Z[:, 0], X, X[:, 1])
+@pytest.mark.parametrize("method", [rl.model_class_reliance, rl.conditional_model_class_reliance])
+def test_classes_of_models_have_no_workers(method: Any) -> None:
+    Y = X[:, 0] + X[:, 1] ** 2
+    with pytest.raises(ValueError, match="workers=2: the models of a class are searched in one thread"):
+        method(rl.LinearClass(), X, Y, epsilon=0.1, run=rl.Run(workers=2))
+    with rl.Run(workers=2):  # around several calls, some of which have a use for them
+        method(rl.LinearClass(), X, Y, epsilon=0.1)

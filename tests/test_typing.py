@@ -74,6 +74,8 @@ rl.model_reliance(model, (X, X), y, features=[0, (1, slice(0, 2)), (1, np.array(
 rl.model_reliance(model, {"a": X, "b": X}, y, features={"u": ("a", slice(0, 2)), "v": "b"})
 rl.model_reliance(model, X, y, features={"group": [0, 1]}, names=("a", "b", "c"))
 rl.model_reliance(model, X, y, features=np.array([0, 1]))
+rl.compare_models({"one": model, "two": model}, X, y, draws=3)
+assert_type(rl.permutation_importance({"one": model}, X, y), Results[Importance | Results[Importance]])
 rl.compare_splits(model, train=(X, y), test=(X, y, y))
 rl.model_class_reliance(rl.FiniteClass({"one": model}), X, y, epsilon=0.1, reference="one")
 
@@ -98,7 +100,7 @@ def test_types_of_calls(monkeypatch, tmp_path):
     ("method", "count"),
     [
         (rl.ablation_importance, 2),
-        (rl.permutation_importance, 2),
+        (rl.permutation_importance, 3),
         (rl.model_reliance, 2),
         (rl.conditional_model_reliance, 2),
         (rl.relative_importance, 6),

@@ -47,7 +47,7 @@ CLASSES: dict[tuple[str, str], tuple[Callable[[], Any], Expectation]] = {
     ("LinearClass", "ridge negative"): (lambda: _asked(rl.LinearClass(ridge=-1.0)), Refused(("ridge",))),
     ("LinearClass", "ridge nan"): (lambda: _asked(rl.LinearClass(ridge=math.nan)), Refused(("ridge",))),
     ("LinearClass", "ridge text"): (lambda: _asked(rl.LinearClass(ridge="1")), Refused(("ridge",))),
-    ("LinearClass", "intercept text"): (lambda: _asked(rl.LinearClass(fit_intercept="no")), Refused(("intercept",))),
+    ("LinearClass", "intercept text"): (lambda: _asked(rl.LinearClass(intercept="no")), Refused(("intercept",))),
     ("LinearClass", "class itself"): (lambda: _asked(rl.LinearClass), Refused(("model_class",))),
     ("LinearClass", "more columns than rows"): (
         lambda: _asked(rl.LinearClass(), X=X[:3], y=Y[:3]),
@@ -125,6 +125,28 @@ CLASSES: dict[tuple[str, str], tuple[Callable[[], Any], Expectation]] = {
             )
         ),
     ),
+    # Trees
+    ("TreeClass", "depth 0"): (lambda: _asked(rl.TreeClass(depth=0)), Refused(("depth",))),
+    ("TreeClass", "penalty nan"): (lambda: _asked(rl.TreeClass(penalty=math.nan)), Refused(("penalty",))),
+    ("TreeClass", "cuts text"): (lambda: _asked(rl.TreeClass(cuts="many")), Refused(("cuts",))),
+    ("TreeClass", "cuts True"): (lambda: _asked(rl.TreeClass(cuts=True)), Refused(("cuts",))),
+    ("TreeClass", "loss unknown"): (lambda: _asked(rl.TreeClass(loss="cubed")), Refused(("loss",))),
+    ("TreeClass", "trees of nothing"): (lambda: _asked(rl.TreeClass.from_trees([])), Refused(("trees",))),
+    ("TreeClass", "a tree, not a list"): (lambda: _asked(rl.TreeClass.from_trees(3)), Refused(("trees",))),
+    ("TreeClass", "nan in X"): (
+        lambda: _asked(rl.TreeClass(loss="squared_error"), X=np.where(np.arange(N)[:, None] == 2, np.nan, X)),
+        Refused(("X", "NaN")),
+    ),
+    # Functions
+    ("BasisClass", "basis None"): (lambda: _asked(rl.BasisClass(None)), Refused(("basis",))),
+    ("BasisClass", "ridge negative"): (lambda: _asked(rl.BasisClass(np.sin, ridge=-1.0)), Refused(("ridge",))),
+    ("BasisClass", "loss unknown"): (lambda: _asked(rl.BasisClass(np.sin, loss="cubed")), Refused(("loss",))),
+    ("BasisClass", "intercept text"): (lambda: _asked(rl.BasisClass(np.sin, intercept="no")), Refused(("intercept",))),
+    ("BasisClass", "columns of others"): (lambda: _asked(rl.BasisClass(np.sin, [(9,)] * P)), Refused(("columns",))),
+    ("BasisClass", "basis of a number"): (lambda: _asked(rl.BasisClass(lambda x: 3.0)), Refused(("basis",))),
+    ("BasisClass", "no forest"): (lambda: _asked(rl.BasisClass.from_forest(3)), Refused(("forest",))),
+    ("BasisClass", "no network"): (lambda: _asked(rl.BasisClass.from_last_layer(3)), Refused(("module",))),
+    ("BasisClass", "no cuts"): (lambda: _asked(rl.BasisClass.from_steps({})), Refused(("cuts",))),
     # Networks
     ("DifferentiableClass", "no radius"): (lambda: _asked(rl.DifferentiableClass(score, {})), Refused(("radius",))),
     ("DifferentiableClass", "starts 0"): (

@@ -158,6 +158,10 @@ def _splits(X: Any, y: Any, model: Any = score, **options: Any) -> Any:
     return rl.compare_splits(model, train=train, test=(X, y), **options).on_train.values
 
 
+def _compared(X: Any, y: Any, model: Any = score, **options: Any) -> Any:
+    return rl.compare_models({"a": model, "b": model}, X, y, **{"draws": "all", **options})["b"].values
+
+
 def _class(public: Callable[..., Any]) -> Callable[..., Any]:
     def run(X: Any, y: Any, model: Any = None, **options: Any) -> Any:
         models = rl.FiniteClass([score, weaker, plane]) if model is None else model
@@ -304,6 +308,7 @@ _LIST = [
         loops.interactions,
     ),
     Function("compare_splits", rl.compare_splits, _splits, loops.ratios),
+    Function("compare_models", rl.compare_models, _compared, loops.differences),
     Function(
         "extrapolation_check",
         rl.extrapolation_check,

@@ -24,6 +24,7 @@ CALLERS = [
         "relative_importance",
         "interaction_importance",
         "compare_splits",
+        "compare_models",
         "feature_impact",
         "sobol_total",
         "sobol_first",

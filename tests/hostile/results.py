@@ -22,6 +22,10 @@ from hostile.functions import _sizes as sizes
 from hostile.record import Case, Number, Refused
 
 
+def _imputed() -> list[rl.Importance]:
+    return [rl.permutation_importance(score, X + 0.01 * k, Y, draws=3, rng=KEY) for k in range(5)]
+
+
 @functools.cache
 def results() -> dict[str, Any]:
     """One result of each class."""
@@ -39,9 +43,12 @@ def results() -> dict[str, Any]:
         "SplitComparison": rl.compare_splits(
             score, train=(X[:half], Y[:half]), test=(X[half:], Y[half:]), pairs="all", names=["a", "b", "c"]
         ),
+        "ModelComparison": rl.compare_models({"a": score, "b": plane}, X, Y, draws=3, rng=KEY),
         "ClassReliance": rl.model_class_reliance(rl.FiniteClass([score, weaker, plane]), X, Y, epsilon=3.0),
         "RelativeImportance": relative,
         "Delta": relative.delta("none", "rest"),
+        "Pooled": rl.pool(_imputed()),
+        "Ranks": rl.permutation_importance(score, X, Y, draws=3, rng=KEY, keep="influence").ranks(),
         "Results": rl.permutation_importance(score, X, Y, draws=3, rng=KEY, loss=["squared_error", "absolute_error"]),
     }
 
@@ -56,9 +63,12 @@ NAMES = [
     "Interactions",
     "Extrapolation",
     "SplitComparison",
+    "ModelComparison",
     "ClassReliance",
     "RelativeImportance",
     "Delta",
+    "Pooled",
+    "Ranks",
     "Results",
 ]
 LEVELS = {
@@ -75,6 +85,7 @@ LEVELS = {
     "complex": 0.9j,
 }
 CHOICES = {"unknown": "larger", "none": None, "number": 1, "list": ["greater"], "array": np.array(["greater", "less"])}
+STRANGERS = {"unknown": "all", "none": None, "number": 0, "list": ["none"]}
 # Method, its argument, odd values, and the classes that have it.
 METHODS: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
     (
@@ -83,6 +94,7 @@ METHODS: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
         LEVELS,
         ("Importance", "AlgorithmReliance", "LocalImportance", "Interactions", "SplitComparison", "Delta"),
     ),
+    ("ranks", "level", LEVELS, ("Importance",)),
     (
         "to_frame",
         "level",
@@ -95,23 +107,34 @@ METHODS: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
             "SplitComparison",
             "Delta",
             "RelativeImportance",
+            "ModelComparison",
             "Results",
         ),
     ),
     ("interval", "formulation", CHOICES, ("Importance",)),
-    ("test", "alternative", CHOICES, ("Importance", "AlgorithmReliance", "Interactions", "SplitComparison", "Delta")),
+    (
+        "test",
+        "alternative",
+        CHOICES,
+        ("Importance", "AlgorithmReliance", "Interactions", "SplitComparison", "Delta", "Pooled", "Results"),
+    ),
     ("test", "method", CHOICES, ("Importance", "NullImportance")),
-    ("test", "adjust", CHOICES, ("Importance", "AlgorithmReliance", "Interactions", "NullImportance", "Delta")),
+    (
+        "test",
+        "adjust",
+        CHOICES,
+        ("Importance", "AlgorithmReliance", "Interactions", "NullImportance", "Delta", "Pooled"),
+    ),
     ("for_target", "target", CHOICES, ("AlgorithmReliance",)),
     ("goodness_of_fit", "method", CHOICES, ("NullImportance",)),
     ("position", "row", {"outside": N, "negative": -1, "text": "a", "float": 0.5, "none": None}, ("LocalImportance",)),
-    ("delta", "first", {"unknown": "all", "none": None, "number": 0, "list": ["none"]}, ("RelativeImportance",)),
+    ("delta", "first", STRANGERS, ("RelativeImportance", "ModelComparison")),
     ("save", "path", {"none": None, "number": 3.5, "ending": "result.txt", "empty": ""}, tuple(NAMES)),
     (
         "plot",
         "kind",
         {"unknown": "pie", "none": None, "list": ["bar"]},
-        tuple(name for name in NAMES if name != "Results"),  # None is what its entries draw
+        tuple(name for name in NAMES if name not in ("Results", "ModelComparison")),  # None is what its entries draw
     ),
 ]
 
@@ -127,16 +150,37 @@ def _report() -> Iterator[Case]:
         yield Case("Report", f"section {odd}", lambda section=section: ask(section), Refused(("section",), (KeyError,)))
 
 
+def _pool() -> Iterator[Case]:
+    def mean() -> Any:
+        return sum(one.values for one in _imputed()) / 5.0
+
+    yield Case("pool", "five", lambda: rl.pool(_imputed()).values, Number(mean))
+    one = functools.partial(rl.permutation_importance, score, X, Y, draws=3, rng=KEY)
+    odd = {
+        "one": lambda: one(),
+        "one in a list": lambda: [one()],
+        "none": lambda: None,
+        "numbers": lambda: [1.0, 2.0],
+        "other features": lambda: [one(), one(features=[0, 1])],
+        "other loss": lambda: [one(), one(loss="absolute_error")],
+        "other rows": lambda: [one(), rl.permutation_importance(score, X[:-1], Y[:-1], draws=3, rng=KEY)],
+    }
+    for name, make in odd.items():
+        yield Case("pool", f"results {name}", lambda make=make: rl.pool(make()), Refused(("results",)))
+
+
 def _methods() -> Iterator[Case]:
     for method, argument, values, classes in METHODS:
         for name in classes:
             for odd, value in values.items():
 
                 def call(name: str = name, method: str = method, argument: str = argument, value: Any = value) -> Any:
-                    more = {"second": "rest"} if method == "delta" else {}
+                    second = "rest" if name == "RelativeImportance" else "b"
+                    more = {"second": second} if method == "delta" else {}
                     return getattr(results()[name], method)(**{argument: value, **more})
 
-                refused = Refused(("set",), (KeyError, TypeError)) if method == "delta" else Refused((argument,))
+                what = "set" if name == "RelativeImportance" else "models"
+                refused = Refused((what,), (KeyError, TypeError)) if method == "delta" else Refused((argument,))
                 yield Case(name, f"{method} {argument} {odd}", call, refused)
 
 
@@ -180,7 +224,7 @@ def _round_trips() -> Iterator[Case]:
         yield case(name, "copied", lambda result: _numbers_of(copy.copy(result)))
         if name != "ClassReliance":  # its models may be functions
             yield case(name, "pickled", lambda result: _numbers_of(pickle.loads(pickle.dumps(result))))
-        if name not in ("RelativeImportance", "Results", "Delta"):
+        if name not in ("RelativeImportance", "ModelComparison", "Results", "Delta"):
             yield case(name, "strict JSON", _strict)
         for ending in ("json", "npz"):
             yield case(name, f"saved as {ending}", lambda result, ending=ending: _saved(result, ending))
@@ -314,6 +358,7 @@ def _refit_error() -> Iterator[Case]:
 
 def cases() -> Iterator[Case]:
     yield from _report()
+    yield from _pool()
     yield from _methods()
     yield from _round_trips()
     yield from _files()

@@ -38,7 +38,10 @@ def namespace(*arrays: kinds.Array | None) -> Namespace:
     # The kernels ask dozens of times a block: remember the answer for each class of arrays.
     kind = kinds.pop()
     if kind not in _known:
-        _known[kind] = compat.array_namespace(*[a for a in arrays if a is not None])
+        found: Namespace = compat.array_namespace(*[a for a in arrays if a is not None])
+        if getattr(kind, "of_any_namespace", False):  # rows that are read in blocks, as arrays of any library
+            return found
+        _known[kind] = found
     return _known[kind]
 
 

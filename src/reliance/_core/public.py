@@ -53,9 +53,10 @@ PARAMETERS = {
         ``"cross_entropy"`` (logits), ``"zero_one"``, ``"hinge"``, ``"huber"``, ``"pinball"``, ``"poisson_deviance"``,
         ``"prediction_shift"``, and the metrics ``"auc"``, ``"r2"``, ``"rmse"``, ``"accuracy"`` (as 1 - AUC, 1 - R2,
         RMSE, 1 - accuracy). A function ``loss(y, prediction) -> (m,)`` returns one loss per row; a `Metric` is of all
-        rows together. With a list the model is evaluated once, and the results come back as a mapping. For tasks of one
-        network, ``{name: (output, loss)}``: an output is a name, a place or a function, as in `rl.models.torch`; a task
-        may bring its labels, ``(output, y, loss)``.""",
+        rows together. Losses of torch and optax are taken as they are; `reliance.losses` has those of tokens, masks,
+        distributions and survival times. With a list the model is evaluated once, and the results come back as a
+        mapping. For tasks of one network, ``{name: (output, loss)}``: an output is a name, a place or a function, as in
+        `rl.models.torch`; a task may bring its labels, ``(output, y, loss)``.""",
     "compare": """compare : {"difference", "ratio"}
         Mean loss with the feature replaced minus, or divided by, the mean loss as it is.""",
     "features": """features : optional
@@ -66,6 +67,15 @@ PARAMETERS = {
         may overlap. `reliance.features` makes every channel, position, patch or window.""",
     "weights": """weights : array (n,), optional
         Weights of the rows' losses. As donors, all rows count equally.""",
+    "replace": """replace : optional
+        What a feature is replaced by; None: its values in other rows. ``"mean"`` or ``"zero"``; ``"noise"``: normal
+        numbers with the mean and standard deviation of each column; values of a row, or of all rows, as an array like
+        X; a function that makes these of all rows. Values that are given are written once, with intervals over the
+        rows. ``rl.Donors(X_background, within=labels)``: other rows to borrow from, or only rows of the same label.""",
+    "clusters": """clusters : array (n,), name of a column of X, or Blocks, optional
+        Which rows belong together: patients, users, sites, images of one scene. Rows of a cluster may resemble each
+        other in any way; intervals and tests then rest on the clusters. ``rl.Blocks()`` is for rows in an order, such
+        as a time series. Values are the same with and without it: any row lends to any other.""",
     "rng": """rng : int, SeedSequence or Generator, optional
         A seed. The same seed gives the same donors on every backend and at every block size. A Generator is advanced
         by one number.""",
@@ -79,16 +89,19 @@ PARAMETERS = {
         Which donors a row borrows from. ``"all"``: every other row, exactly, with O(n) memory. ``"halves"``: rows are
         matched at random (``rng``), and the two of a pair borrow from each other; an odd last row is left out, with a
         warning. An integer, or ``rl.Draws(K, design=...)``: K donors.""",
-    "route": """route : {"auto", "plain", "distinct", "first_layer", "pipeline", "additive", "trees", "linear"}
+    "route": """route : {"auto", "plain", "distinct", "trees", "linear", "additive", "pipeline", "kernel", ...}
         How all pairs are computed; the result is the same. ``"plain"``: the model is called for every pair.
         ``"distinct"``: once for donors with equal values, n m evaluations for m distinct values. ``"trees"``: read from
-        the trees of an ensemble (scikit-learn, LightGBM, XGBoost), which cannot tell donors between two thresholds
-        apart. ``"linear"``: in closed form, for linear models and squared error. ``"additive"``: by sums over few
-        points, or by sorting, for models whose score is a sum over columns: generalised linear models,
+        the trees of an ensemble (scikit-learn, LightGBM, XGBoost, CatBoost), which cannot tell donors between two
+        thresholds apart. ``"linear"``: in closed form, for linear models and squared error. ``"additive"``: by sums
+        over few points, or by sorting, for models whose score is a sum over columns: generalised linear models,
         `rl.models.Additive`. ``"pipeline"``: by exchanging transformed columns, for pipelines of scikit-learn whose
         steps treat columns apart; the last estimator may have a route of its own, as in ``"pipeline+linear"``.
-        ``"first_layer"``: without the first product of a model that begins with an affine layer. ``"auto"``: for each
-        feature the cheapest that applies; ``result.routes`` says which. A route that does not apply is an error.""",
+        ``"kernel"``: from the centres of a kernel machine of scikit-learn. ``"first_layer"``: without the first product
+        of a model that begins with an affine layer. ``"nodes"``: few values of a column in the place of all donors, for
+        smooth models, to 1e-6 of the changes' size; never taken by itself, and refused where the loss is no smooth
+        function of the value. ``"auto"``: for each feature the cheapest that applies; ``result.routes`` says which. A
+        route that does not apply is an error.""",
     "fit": """fit : callable or scikit-learn estimator
         The algorithm: ``fit(X, y) -> model`` for any number of columns, on arrays of the kind of ``X``; the model is
         anything that the other methods take. An estimator is cloned for each fit.""",
@@ -107,7 +120,9 @@ PARAMETERS = {
     "reference": """reference : model or float, optional
         The model of the class that others are compared with, or a risk. None: the best model of the class.""",
     "keep": """keep : str or sequence of str
-        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes.""",
+        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes. ``"influence"`` keeps ``influence``, how far
+        each row (or cluster) moves each estimate: ``interval(simultaneous=True)``, ``ranks()`` and differences of two
+        results need it.""",
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from typing import TypeAlias, TypeGuard, TypeVar
 
@@ -34,17 +34,19 @@ class Run:
     Parameters
     ----------
     memory : int or str, optional
-        Bytes that may be allocated, such as ``"512MB"`` (default 1 GB), beyond X, y and what the model itself needs.
+        Bytes that may be allocated, such as ``"512MB"`` (default 1 GB), beyond X, y and what the model itself needs;
+        by each worker, if there are several.
     block : int, (rows, draws) or "tune", optional
         Rows of a block, its shape, or measure the fastest size.
-    workers : int or concurrent.futures.Executor, optional
-        How many refits run at once, on threads, -1 for one per core; or where they run, for instance a
-        ProcessPoolExecutor, which is not shut down. Methods that fit no model again refuse it in ``run=``.
+    workers : int, concurrent.futures.Executor or dask.distributed.Client, optional
+        How many parts of the work, or refits, are done at once: on so many threads, -1 for one per core. Or where they
+        are done: a ProcessPoolExecutor, for instance, or a dask client, which are not shut down. With NumPy, results
+        are the same to the last bit for any number of workers.
 
     Notes
     -----
-    ``with`` holds for the thread or task that it is in, and for the refits that are started there. Of several around a
-    call the innermost that says something about a setting counts. Within a refit there are no workers.
+    ``with`` holds for the thread or task that it is in, and for the work that is started there. Of several around a
+    call the innermost that says something about a setting counts. Workers have no workers of their own.
 
     Examples
     --------
@@ -88,6 +90,13 @@ _AROUND: ContextVar[tuple[Run, ...]] = ContextVar("reliance_runs", default=())
 
 
 @contextmanager
+def within_worker(run: Run | None = None) -> Iterator[None]:
+    """The settings as they are, but no workers: a worker of a pool starts no pool of its own."""
+    with only(replace(resolved(run), workers=None)):
+        yield
+
+
+@contextmanager
 def only(run: Run) -> Iterator[None]:
     """These settings and no others around them: a forked process, for instance, inherits those of its parent."""
     token = _AROUND.set((run,))
@@ -102,22 +111,11 @@ def resolved(run: Run | None = None) -> Run:
     if run is not None and not isinstance(run, Run):
         raise TypeError(f"run={shown(run)}: pass how the work is done as rl.Run(memory='2GB'), or None")
     runs = (*_AROUND.get(), *(() if run is None else (run,)))
-    memory, block, workers = ([getattr(one, field.name) for one in runs] for field in fields(Run))
-    return Run(_last(memory), _last(block), _last(workers))
+    return Run(**{field.name: _last([getattr(one, field.name) for one in runs]) for field in fields(Run)})
 
 
 def _last(said: list[Setting | None]) -> Setting | None:
     return next((value for value in reversed(said) if value is not None), None)
-
-
-def without_workers(run: Run | None) -> Run:
-    """The settings of a call that fits no model again, and so has no use for workers of its own."""
-    if isinstance(run, Run) and run.workers is not None:
-        raise ValueError(
-            f"run has workers={shown(run.workers)}, but this method fits no model again, so there is nothing to share "
-            "out: leave workers out"
-        )
-    return resolved(run)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -164,9 +162,9 @@ def _checked_workers(workers: object) -> Workers:
         return workers
     if isinstance(workers, bool | np.bool_) or not isinstance(workers, int | np.integer):
         raise TypeError(
-            f"workers={shown(workers)}: pass how many refits run at once, -1 for one per core, or a "
-            "concurrent.futures.Executor"
+            f"workers={shown(workers)}: pass a number of threads, -1 for one per core, a concurrent.futures.Executor "
+            "or a dask.distributed.Client"
         )
     if workers < 1 and workers != -1:
-        raise ValueError(f"workers={workers} is not a number of refits: pass 1 or more, or -1 for one per core")
+        raise ValueError(f"workers={workers} is not a number of threads: pass 1 or more, or -1 for one per core")
     return int(workers)

@@ -20,7 +20,7 @@ RandomState: TypeAlias = (
 )
 
 # The third counter word says what the numbers are for; the fourth counts draws (or orderings).
-_DONORS, _ORDER, _SHIFTS, SIGNS, _UNIFORMS, LABELS, FOLDS, _TURNS, _TIES = range(9)
+_DONORS, _ORDER, _SHIFTS, SIGNS, _UNIFORMS, LABELS, FOLDS, _TURNS, _TIES, _LENT, NOISE, MULTIPLIERS = range(12)
 
 
 def resolve_key(rng: RandomState) -> int:
@@ -70,6 +70,11 @@ def turns(key: int, count: int, draw: int) -> NDArray[np.float64]:
 def tie_order(key: int, n: int) -> Indices:
     """A random ordering of the rows that says which of equal values comes first; not that of the rows' places."""
     return stream(key, _TIES, 0).permutation(n)
+
+
+def lent_order(key: int, count: int, group: int) -> Indices:
+    """A random ordering of the lenders of one group, or of the steps between them."""
+    return stream(key, _LENT, group).permutation(count)
 
 
 def iid_donors(key: int, n: int, start: int, stop: int, draw: int) -> Indices:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 
 _sharing: ContextVar[int] = ContextVar("sharing", default=1)
@@ -28,3 +28,14 @@ def shared(workers: int) -> Iterator[None]:
         yield
     finally:
         _sharing.reset(token)
+
+
+@contextmanager
+def limited(count: int) -> Iterator[None]:
+    """BLAS and OpenMP start at most so many threads inside, if threadpoolctl is there to tell them."""
+    with ExitStack() as stack:
+        with suppress(ImportError):
+            from threadpoolctl import threadpool_limits
+
+            stack.enter_context(threadpool_limits(limits=count))
+        yield

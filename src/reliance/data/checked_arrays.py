@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,12 +61,12 @@ def _as_numbers(x: HostArray, name: str) -> HostArray:
     raise TypeError(f"{name} has dtype {dtype}: {remedies.get(kind, remedy)}")
 
 
-def check_rows(X: Array) -> None:
+def check_rows(X: Array, fewest: int = 2) -> None:
     if X.ndim < 2:
         raise ValueError(f"X has shape {tuple(X.shape)}: it must be (n, features), for one feature X[:, None]")
-    if X.shape[0] < 2:
+    if X.shape[0] < fewest:
         raise ValueError(
-            f"X has {X.shape[0]} rows: replacing a feature needs at least 2, one to lend and one to borrow"
+            f"X has {X.shape[0]} rows: replacing a feature needs at least {fewest}, one to lend and one to borrow"
         )
     if math.prod(X.shape[1:]) == 0:
         raise ValueError(f"X has shape {tuple(X.shape)}: there is no feature to replace")
@@ -119,10 +119,11 @@ def check_labels_finite(y: Array, name: str) -> None:
         raise ValueError(f"{name} holds NaN or infinite values: drop those rows, a loss cannot be computed for them")
 
 
-def check_finite(X: Array, y: Array | None) -> None:
+def check_finite(parts: Iterable[Array], y: Array | None) -> None:
+    """``parts``: the rows, all together or some at a time."""
     if y is not None:
         check_labels_finite(y, "y")
-    if not _all_finite(X):
+    if not all(map(_all_finite, parts)):
         warn("X holds NaN or infinite values. They are passed on as they are: fine if the model takes them.")
 
 

@@ -26,8 +26,8 @@ def _words(x: object, name: str) -> str | None:
         return f"sparse {kind.__name__}: pass {name}.toarray(); columns that go together can be one feature"
     if library == "dask":
         return f"dask {kind.__name__}, which has no values yet: pass {name}.compute(), or some of its rows"
-    if library == "h5py":
-        return f"h5py {kind.__name__}, which is on disk: pass {name}[:], or some of its rows"
+    if library in ("h5py", "zarr"):
+        return f"{library} {kind.__name__}, which is on disk: pass {name}[:], or some of its rows"
     return _loader_words(x, name)
 
 

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.kinds import Array, Device, HostArray, Namespace
-from reliance.data import several_inputs, tables
+from reliance._core.words import shown
+from reliance.data import clusters as grouping
+from reliance.data import on_disk, several_inputs, tables
 from reliance.data.checked_arrays import (
     as_array,
     check_companion,
@@ -21,9 +23,11 @@ from reliance.data.checked_arrays import (
     check_rows,
     checked_weights,
 )
+from reliance.data.clusters import Clusters
 from reliance.data.features import Feature, column_names, resolve_features
 from reliance.data.passed import FeaturesLike
 from reliance.data.several_inputs import Inputs
+from reliance.data.streamed import Source, Streamed
 from reliance.data.tables import Table
 
 
@@ -34,7 +38,8 @@ class Rows:
     Attributes
     ----------
     flat : array (n, P)
-        Numbers, or codes and row numbers that stand for what is none: see `numbers`.
+        Numbers, or codes and row numbers that stand for what is none: see `numbers`. Rows that are read in blocks,
+        `Streamed`, can be indexed as an array, and refuse everything else.
     shape : tuple of int
         Of one row as a model takes it.
     y : array (n, ...) or None
@@ -48,6 +53,8 @@ class Rows:
         What the rows came as, if it was a table.
     inputs : Inputs or None
         What they came as, if it was several inputs.
+    clusters : Clusters or None
+        Which rows belong together, if they are not independent.
     """
 
     flat: Array
@@ -58,6 +65,7 @@ class Rows:
     names: tuple[str, ...]
     table: Table | None = None
     inputs: Inputs | None = None
+    clusters: Clusters | None = None
 
     @property
     def n(self) -> int:
@@ -70,6 +78,11 @@ class Rows:
     @property
     def device(self) -> Device:
         return arrays.device(self.flat)
+
+    @property
+    def streamed(self) -> Streamed | None:
+        """The rows, if they are read in blocks."""
+        return self.flat if isinstance(self.flat, Streamed) else None
 
     @property
     def X(self) -> Array:
@@ -93,6 +106,8 @@ class Rows:
 
         ``asks`` is who needs numbers.
         """
+        if self.streamed is not None and columns is None:
+            return self.streamed.whole(asks)
         bad = [j for j in self.coded if columns is None or j in columns]
         if bad:
             raise TypeError(
@@ -113,22 +128,25 @@ class Rows:
     def take(self, ids: NDArray[np.int64]) -> Rows:
         """Some of the rows."""
         index = arrays.from_host(ids, self.xp, self.device, arrays.index_dtype(self.xp))
+        read = self.streamed
         return dataclasses.replace(
             self,
-            flat=self.xp.take(self.flat, index, axis=0),
+            flat=self.xp.take(self.flat, index, axis=0) if read is None else read.some(ids).as_array(),
             y=None if self.y is None else arrays.namespace(self.y).take(self.y, index, axis=0),
             weights=None if self.weights is None else self.weights[ids],
             inputs=None if self.inputs is None else self.inputs.take(index),
+            clusters=None if self.clusters is None else self.clusters.take(ids),
         )
 
     def head(self, n: int) -> Rows:
         """The first n rows."""
         return dataclasses.replace(
             self,
-            flat=self.flat[:n, :],
+            flat=self.flat[:n, :] if self.streamed is None else self.streamed.some(np.arange(n)).as_array(),
             y=None if self.y is None else self.y[:n, ...],
             weights=None if self.weights is None else self.weights[:n],
             inputs=None if self.inputs is None else self.inputs.head(n),
+            clusters=None if self.clusters is None else self.clusters.take(np.arange(n)),
         )
 
 
@@ -139,9 +157,19 @@ def read(
     features: FeaturesLike = None,
     weights: object = None,
     names: Sequence[str] | None = None,
+    clusters: object = None,
+    fewest: int = 2,
 ) -> Rows:
-    """Rows, labels and weights as the user passes them, checked."""
-    tables.check_aligned(X=X, y=y, weights=weights)
+    """Rows, labels, weights and clusters, checked; at least so many, two if they lend to each other."""
+    source = on_disk.opened(X)
+    if source is not None:
+        if isinstance(clusters, str):
+            raise ValueError(
+                f"clusters={shown(clusters)} names a column, and X is read in blocks: pass an array with a label for "
+                "each row"
+            )
+        return _with_clusters(_read_in_blocks(*on_disk.companions(source, y, weights), features, names), clusters)
+    tables.check_aligned(X=X, y=y, weights=weights, clusters=getattr(clusters, "order", clusters))
     table = tables.read(X, "X") if tables.is_table(X) else None
     if table is not None:
         X, names = table.array, table.names if names is None else names
@@ -149,12 +177,12 @@ def read(
     rows = as_array(X, "X") if inputs is None else inputs.array
     found = None if y is None else as_array(y, "y")
     weighing = None if weights is None else as_array(weights, "weights")
-    check_rows(rows)
+    check_rows(rows, fewest)
     check_companion(rows, found, "y")
     check_companion(rows, weighing, "weights")
-    check_finite(rows, found)
+    check_finite([rows], found)
     shape = tuple(rows.shape[1:])
-    return Rows(
+    checked = Rows(
         flat=arrays.namespace(rows).reshape(rows, (rows.shape[0], -1)),
         shape=shape,
         y=found,
@@ -163,6 +191,43 @@ def read(
         names=column_names(names if inputs is None else inputs.names, shape),
         table=table,
         inputs=inputs,
+    )
+    return _with_clusters(checked, clusters)
+
+
+def _with_clusters(rows: Rows, clusters: object) -> Rows:
+    return rows if clusters is None else dataclasses.replace(rows, clusters=_clusters(rows, clusters))
+
+
+def _clusters(rows: Rows, clusters: object) -> Clusters:
+    def column(name: str) -> HostArray | None:
+        if rows.inputs is not None or name not in rows.names:
+            return None
+        return arrays.to_host(rows.flat[:, rows.names.index(name)])
+
+    return grouping.read(clusters, rows.n, column, rows.names)
+
+
+def _read_in_blocks(
+    source: Source, y: object, weights: object, features: FeaturesLike, names: Sequence[str] | None
+) -> Rows:
+    """The same of rows that are not in memory: what is checked about X is checked on the way."""
+    as_array(np.empty((1, *source.shape[1:]), dtype=source.dtype), "X")
+    # Of the shape and dtype of X, without its numbers.
+    check_rows(np.broadcast_to(np.zeros((), dtype=source.dtype.newbyteorder("=")), source.shape))
+    streamed = on_disk.streamed(source)
+    found, weighing = on_disk.beside(y, "y", streamed), on_disk.beside(weights, "weights", streamed)
+    check_companion(streamed.as_array(), found, "y")
+    check_companion(streamed.as_array(), weighing, "weights")
+    check_finite((strip for _, strip in streamed.strips()), found)
+    shape, known = tuple(source.shape[1:]), source.names if names is None else names
+    return Rows(
+        flat=streamed.as_array(),
+        shape=shape,
+        y=found,
+        weights=None if weighing is None else checked_weights(weighing),
+        features=resolve_features(features, known, shape),
+        names=column_names(known, shape),
     )
 
 

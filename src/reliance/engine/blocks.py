@@ -1,11 +1,11 @@
-"""The one loop: budget -> tile shape; fill a block, call the model, sum the tile."""
+"""The one loop: budget -> tile shape; fill a block, call the model, sum the tile. A unit of work is one such loop."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from reliance.engine.executors import Base, Caller, InPlace, Opened, Traced
 from reliance.engine.kernels import Part
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Accumulator, Moments
-from reliance.engine.shapes import batches, block_rows, fixed_bytes, tile_shape
+from reliance.engine.shapes import block_rows, fixed_bytes, tile_shape
 from reliance.losses.functions import Loss, Metric
 from reliance.losses.outputs import is_whole
 from reliance.models.calling import changes_input, name_of
 from reliance.plans import Plan, Tile
 
+Shape: TypeAlias = tuple[int, int]
 # Sums that wait on the device before they are fetched.
 _MOST_PENDING = 4096
 
@@ -35,40 +36,17 @@ class Evaluated:
     block: tuple[int, int]
 
 
-def evaluate(
-    problem: Problem,
-    plan: Plan,
-    base: Base,
-    call: Caller,
-    features: tuple[Feature, ...],
-    advance: Callable[[int], None] = lambda rows: None,
-) -> Evaluated:
-    """The moments of some features of the problem under a plan."""
-    moments: dict[str, tuple[Moments, ...]] = {}
-    block = (0, 0)
-    for batch in batches(problem, plan, features, base.output_bytes):
-        executor = make_executor(problem, plan, base, call, batch)
-        tiles = plans.tiles(plan, executor.capacity)
-        sums = accumulate(executor, batch, tiles, advance)
-        block = _block_used(executor.capacity, call.limit)
-        for feature in batch:
-            own = plan.part(feature)
-            moments[feature.name] = tuple(a.finalize(own) for a in sums[feature.name])
-    return Evaluated(moments, block)
-
-
-def make_executor(
-    problem: Problem, plan: Plan, base: Base, call: Caller, features: tuple[Feature, ...]
-) -> InPlace | Traced:
-    """The executor of the backend, with the planned block, halved until it can be allocated."""
+def planned_shape(problem: Problem, plan: Plan, base: Base, call: Caller, features: tuple[Feature, ...]) -> Shape:
+    """Rows and columns of a block for some features: what sizes, memory and the user's ``block`` ask for."""
     fixed = fixed_bytes(problem, plan, len(features), base.output_bytes)
     rows = block_rows(problem, base.output_bytes, fixed)
     if problem.block == "tune":
         rows = _tuned_rows(problem, plan, base, call, features[0], rows)
-    return _executor(problem, plan, base, call, tile_shape(problem, plan, rows))
+    return tile_shape(problem, plan, rows)
 
 
-def _executor(problem: Problem, plan: Plan, base: Base, call: Caller, shape: tuple[int, int]) -> InPlace | Traced:
+def make_executor(problem: Problem, plan: Plan, base: Base, call: Caller, shape: Shape) -> InPlace | Traced:
+    """The executor of the backend, with the planned block, halved until it can be allocated."""
     if not arrays.is_mutable(problem.xp):
         return Traced(problem, plan, base, shape, call)
     while True:
@@ -82,17 +60,15 @@ def _executor(problem: Problem, plan: Plan, base: Base, call: Caller, shape: tup
 
 
 def accumulate(
-    executor: InPlace | Traced,
-    features: tuple[Feature, ...],
-    tiles: Iterable[Tile],
-    advance: Callable[[int], None] = lambda rows: None,
+    executor: InPlace | Traced, features: tuple[Feature, ...], part: Tile, advance: Callable[[int], None]
 ) -> dict[str, tuple[Accumulator, ...]]:
-    """Sums over some tiles of a plan; sums over disjoint sets of tiles can be merged in any order."""
+    """Sums over a part of a plan's table: those of disjoint parts can be merged."""
     problem, plan, height = executor.problem, executor.plan, executor.capacity[0]
-    sums = {f.name: tuple(Accumulator.init(plan, is_whole(function)) for function in problem.losses) for f in features}
+    whole = [is_whole(function) for function in problem.losses]
+    sums = {f.name: tuple(Accumulator.init(plan, table, part) for table in whole) for f in features}
     pending: list[tuple[Feature, Opened, Array]] = []
     strip: range | None = None
-    for tile in tiles:
+    for tile in plans.tiles(plan, executor.capacity, part):
         if pending and (tile.rows != strip or not plan.rectangular or len(pending) > _MOST_PENDING):
             _collect(executor, sums, pending)
         strip = tile.rows
@@ -114,7 +90,7 @@ def accumulate(
     return sums
 
 
-def _block_used(shape: tuple[int, int], limit: int | None) -> tuple[int, int]:
+def block_used(shape: Shape, limit: int | None) -> Shape:
     """The block shape that the model was called with, after memory ran out or not."""
     if limit is None or limit >= shape[0] * shape[1]:
         return shape
@@ -172,7 +148,7 @@ def _tuned_rows(problem: Problem, plan: Plan, base: Base, call: Caller, feature:
     best, fastest = 1, 0.0
     size = min(256, most)
     while size <= most:
-        executor = _executor(problem, plan, base, call, tile_shape(problem, plan, size))
+        executor = make_executor(problem, plan, base, call, tile_shape(problem, plan, size))
         b, d = executor.capacity
         tile = next(iter(plans.tiles(plan, executor.capacity)))
         rows, opened = tile.rows[:b], executor.open(tile)

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,16 @@ from reliance._core.kinds import Array
 from reliance._core.progress import Progress, Reporter, reporting
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
-from reliance.engine import blocks
+from reliance.engine import runners, units
 from reliance.engine.base_pass import base_pass
 from reliance.engine.blocks import Evaluated
 from reliance.engine.executors import Base, Caller
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
+from reliance.engine.runners import Runner, Serial
 from reliance.engine.shapes import call_rows
 from reliance.engine.stores import Store
+from reliance.engine.units import Work, session
 from reliance.losses.functions import Loss, row_losses
 from reliance.plans import Plan
 
@@ -48,6 +50,8 @@ class Evaluation:
         Of the rows that are done.
     seconds : float
         What the base pass took: nothing depends on it but a warning.
+    runner : Runner
+        Who does the work.
     """
 
     problem: Problem
@@ -55,6 +59,7 @@ class Evaluation:
     call: Caller
     advance: Reporter
     seconds: float = 0.0
+    runner: Runner = field(default_factory=Serial)
 
     @property
     def key(self) -> int:
@@ -76,7 +81,8 @@ class Evaluation:
     def measure(self, plan: Plan, features: tuple[Feature, ...] | None = None) -> Evaluated:
         """The moments of some features, by default all, under a plan."""
         chosen = self.problem.features if features is None else features
-        return blocks.evaluate(self.problem, plan, self.base, self.call, chosen, self.advance)
+        work = Work.of(self.problem, plan, self.base, self.call, chosen)
+        return units.evaluate(work, self.runner, self.advance)
 
     def moments(self, store: Store, plan: Plan, feature: Feature) -> tuple[Moments, ...]:
         """Of a feature, replaced as a store and a plan say; for each loss."""
@@ -172,8 +178,8 @@ class Evaluation:
     @contextmanager
     def again(self, progress: Progress = False) -> Iterator[Evaluation]:
         """Opened once more, with the base pass that is known."""
-        with _session(self.problem), reporting(progress) as advance:
-            yield dataclasses.replace(self, advance=advance)
+        with session(self.problem), reporting(progress) as advance, runners.opened(self.problem.run) as runner:
+            yield dataclasses.replace(self, advance=advance, runner=runner)
 
 
 def spoken(seconds: float) -> str:
@@ -190,14 +196,7 @@ def evaluating(problem: Problem, progress: Progress = False, probed: bool = True
 
     ``probed``: some rows are predicted a second time, in another batch, to see what rounding does to them.
     """
-    with _session(problem), reporting(progress) as advance:
+    with session(problem), reporting(progress) as advance, runners.opened(problem.run) as runner:
         call, started = Caller(problem.model, call_rows(problem)), time.perf_counter()
         base = base_pass(problem, call, probed)
-        yield Evaluation(problem, base, call, advance, time.perf_counter() - started)
-
-
-@contextmanager
-def _session(problem: Problem) -> Iterator[None]:
-    """The context in which the model is called: its own (evaluation mode, say), no gradients, no floating errors."""
-    with problem.model.session(), arrays.inference_only(problem.xp), arrays.quiet():
-        yield
+        yield Evaluation(problem, base, call, advance, time.perf_counter() - started, runner)

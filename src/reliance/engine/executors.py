@@ -5,6 +5,7 @@ Both executors have `step` for a tile of one block, `part` and `join` for one of
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -20,11 +21,11 @@ from reliance._core.kinds import HostArray
 from reliance.data.features import Feature
 from reliance.engine import kernels
 from reliance.engine.kernels import Block, Lending, Part, Predict, RowShape
-from reliance.engine.places import Lenders, RowsAtPlaces
+from reliance.engine.places import Lenders, RowsAtPlaces, padded, padded_users
 from reliance.engine.problems import Problem
 from reliance.losses.functions import Loss, Metric
 from reliance.models.calling import Model, check_prediction, name_of
-from reliance.plans import Plan, Tile, Users
+from reliance.plans import Plan, Tile
 
 # Of traced functions: arrays of all losses; own predictions and slack; donors and their order; what sums depend on.
 Several: TypeAlias = tuple[Array, ...]
@@ -57,21 +58,26 @@ def predict_rows(model: Model, block: Block, limit: int | None) -> Array:
 class Caller:
     """Calls the model with at most ``limit`` rows; when memory runs out, halves them and goes on."""
 
-    def __init__(self, model: Model, limit: int | None = None) -> None:
+    def __init__(self, model: Model, limit: int | None = None, errors: Any = None) -> None:
         self.model = model
         self.limit = limit
         self.traceable = True
-        self._errors = np.geterr()
+        self._errors = np.geterr() if errors is None else errors
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self._baked: tracing.Baked = {}
+        self._halving = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[Caller], tuple[Model, int | None, Any]]:
+        return type(self), (self.model, self.limit, self._errors)  # what was compiled stays here
 
     def __call__(self, block: Block) -> Array:
         while True:
+            tried = self.limit
             try:
                 with np.errstate(**self._errors):  # as the user has set it: the engine's own operations are quiet
-                    return predict_rows(self.model, block, self.limit)
+                    return predict_rows(self.model, block, tried)
             except Exception as error:
-                self._recover(arrays.first(block).shape[0], error)
+                self._recover(arrays.first(block).shape[0], tried, error)
 
     def run(self, function: Callable[..., Any], context: Context, rows: int, data: tuple[Any, ...]) -> Any:
         """``function(context, predict, *data)``, compiled by JAX unless the model cannot be traced."""
@@ -92,16 +98,17 @@ class Caller:
                     answer = _bind(function, here, self.model.predict)(*data)
                     self._warn_untraceable(error)
                     return answer
-                self._recover(rows, error)
+                self._recover(rows, here.limit, error)
 
-    def _recover(self, rows: int, error: Exception) -> None:
+    def _recover(self, rows: int, tried: int | None, error: Exception) -> None:
         """Halve the rows of a call if the error says that memory ran out; raise it otherwise."""
         if not arrays.is_out_of_memory(error):
             raise error
-        size = min(self.limit or rows, rows)
+        size = min(tried or rows, rows)
         if size == 1:
             raise MemoryError(f"model {name_of(self.model.source)} ran out of memory on a single row") from error
-        self.limit = (size + 1) // 2
+        with self._halving:  # another thread may have found out before, with the same rows or fewer
+            self.limit = min(self.limit or rows, (size + 1) // 2)
 
     def _warn_untraceable(self, error: Exception) -> None:
         self.traceable = False
@@ -286,7 +293,7 @@ class Traced:
         if not self.plan.lends:
             return Opened(tile, (self.plan.n, d), mask, None, None)
         users = self.plan.users(tile.columns)
-        index = self._upload(_padded_users(users, self.plan.n, len(tile.columns), d))
+        index = self._upload(padded_users(users, self.plan.n, len(tile.columns), d))
         bounds = None if users.bounds is None else self._upload(users.bounds)
         signs = self.plan.contrasts(tile)
         sides = ((0, 0), (0, d - len(tile.columns)))
@@ -299,7 +306,7 @@ class Traced:
         short = (b - len(rows), d - len(tile.columns), 0)
         sides = short[1:2] if inside.ndim == 1 else short[: inside.ndim]
         donors = self._upload(np.pad(inside, [(0, side) for side in sides], mode="edge"))
-        self.rows, self.donors = self._upload(_padded(rows, b)), self.problem.store.replacements(rows, donors)
+        self.rows, self.donors = self._upload(padded(rows, b)), self.problem.store.replacements(rows, donors)
 
     def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
         part: Part = self._run(_traced_part, self._data(feature))
@@ -337,21 +344,6 @@ class Traced:
         kinds = {"i": arrays.index_dtype(xp), "f": arrays.sum_dtype(xp, self.problem.device)}
         dtype = kinds.get(values.dtype.kind)
         return arrays.from_host(values, xp, self.problem.device, dtype)
-
-
-def _padded(values: range, size: int) -> HostArray:
-    """The numbers of a range, the last one repeated up to a size."""
-    return np.minimum(np.arange(values.start, values.start + size), values.stop - 1)
-
-
-def _padded_users(users: Users, n: int, d: int, size: int) -> HostArray:
-    """Flat positions in an (n, d) tile as positions in an (n, size) tile whose last columns are masked, hence zero."""
-    if d == size:
-        return users.flat
-    index = users.flat // d * size + users.flat % d
-    if users.bounds is None:  # d uses a donor become size uses, the new ones of a masked cell
-        return np.pad(index.reshape(n, d), ((0, 0), (0, size - d)), constant_values=d).reshape(-1)
-    return np.pad(index, (0, n * (size - d)), constant_values=d)
 
 
 def _traced_part(

@@ -14,18 +14,21 @@ from reliance.data.rows import Rows
 from reliance.data.several_inputs import Inputs
 from reliance.engine import kernels
 from reliance.engine.kernels import RowShape
-from reliance.engine.stores import ArrayStore, AtPlaces, Lender, Store
+from reliance.engine.stores import ArrayStore, AtPlaces, Lender, Resident, Store
+from reliance.engine.streamed_stores import StreamedStore
 
 
 def store_of(rows: Rows) -> Store:
     """The store of rows that lend each other their values."""
+    if rows.streamed is not None:
+        return StreamedStore.of(rows.streamed, rows.shape)
     if rows.inputs is None:
         return ArrayStore(rows.flat, rows.shape)
     return InputStore(rows.flat, rows.inputs, tuple(ArrayStore.of(part) for part in rows.inputs.parts.values()))
 
 
 @dataclass(frozen=True, eq=False)
-class InputStore:
+class InputStore(Resident):
     """Several inputs. A block is a tuple of their blocks, so that each is exchanged as it is, in its shape and dtype.
 
     Attributes
@@ -76,6 +79,10 @@ class InputStore:
     def lending(self, ids: Indices) -> InputStore:
         numbers = ArrayStore(self.flat, ()).lending(ids)
         return self._with(numbers.flat, lambda store: store.lending(ids))
+
+    def borrowing(self, lenders: tuple[Array, ...]) -> InputStore:
+        stores = tuple(store.borrowing(part) for store, part in zip(self.stores, lenders, strict=True))
+        return dataclasses.replace(self, stores=stores)
 
     def gathered(self, index: Array) -> tuple[Array, ...]:
         return tuple(store.gathered(index) for store in self.stores)

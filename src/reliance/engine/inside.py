@@ -15,7 +15,7 @@ import numpy as np
 
 from reliance._core import arrays
 from reliance._core.kinds import Array
-from reliance._core.run import Run, without_workers
+from reliance._core.run import Run, resolved
 from reliance.data import rows as data
 from reliance.data.checked_arrays import as_array
 from reliance.data.features import column_names, resolve_features
@@ -52,11 +52,12 @@ def opened(
     y: object,
     features: FeaturesLike,
     weights: object,
+    clusters: object,
     names: Sequence[str] | None,
     run: Run | None,
 ) -> tuple[Model, Rows]:
     """The model behind a layer, and the rows as it takes them."""
-    given = data.read(X, y, weights=weights)
+    given = data.read(X, y, weights=weights, clusters=clusters)
     found = _of_split(model, given, run) if isinstance(model, Split) else _of_layer(model, given, run)
     directions = getattr(model, "directions", None)
     if directions is not None:
@@ -73,10 +74,12 @@ def opened(
     weighing = None if given.weights is None else arrays.from_host(given.weights, xp, dev)
     units = tuple(f"h{name[1:]}" for name in column_names(None, shape)) if names is None else names
     if not found.reads_rows:
-        return found.model, data.read(hidden, labels, features=features, weights=weighing, names=units)
+        rows = data.read(hidden, labels, features=features, weights=weighing, names=units)
+        return found.model, dataclasses.replace(rows, clusters=given.clusters)
     row = arrays.from_host(np.arange(given.n), xp, dev, arrays.index_dtype(xp))
     chosen = {one.name: (_HIDDEN, _mask(one.columns, shape)) for one in resolve_features(features, units, shape)}
-    return found.model, data.read({_HIDDEN: hidden, _ROW: row}, labels, features=chosen, weights=weighing)
+    rows = data.read({_HIDDEN: hidden, _ROW: row}, labels, features=chosen, weights=weighing)
+    return found.model, dataclasses.replace(rows, clusters=given.clusters)
 
 
 def _mask(columns: Sequence[int], shape: tuple[int, ...]) -> np.ndarray:
@@ -93,7 +96,7 @@ def _answers(problem: Problem) -> Array:
 
 
 def _of_split(model: Split, rows: Rows, run: Run | None) -> _Behind:
-    memory = without_workers(run).bytes
+    memory = resolved(run).bytes
     hidden = _answers(assembled(model.first, rows, (), key=0, memory=memory))
     return _Behind(hidden, adapting.adapt(model.rest, ()), False, type(model).__name__)
 
@@ -107,7 +110,7 @@ def _of_layer(model: object, rows: Rows, run: Run | None) -> _Behind:
     root = module_of(model)
     if root is None:
         raise TypeError("layer= is for modules of torch: for JAX and others pass rl.models.split(first, rest)")
-    memory = without_workers(run).bytes
+    memory = resolved(run).bytes
     layer = layers.find(dataclasses.replace(model, layer=None, directions=None), root, model.layer)
     # Where the module takes them; what is asked of it there is another function of the same inputs.
     home = assembled(layer.network, dataclasses.replace(rows, weights=None), (), key=0, memory=memory)

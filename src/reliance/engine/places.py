@@ -1,4 +1,4 @@
-"""Which rows stand at the places that donors are given by, where each feature has an order of its own."""
+"""Which rows stand at the places that donors are given by, where each feature has an order of its own; padded tiles."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from reliance._core.arrays import Array
+from reliance._core.kinds import HostArray
 from reliance.data.features import Feature
 from reliance.engine.stores import Lender, Store
-from reliance.plans import Plan
+from reliance.plans import Plan, Users
 
 
 class RowsAtPlaces:
@@ -40,3 +41,18 @@ class Lenders:
             lender = self.store if order is None else self.store.in_order(feature, self.upload(order))
             self.known[feature.name] = lender
         return self.known[feature.name]
+
+
+def padded(values: range, size: int) -> HostArray:
+    """The numbers of a range, the last one repeated up to a size."""
+    return np.minimum(np.arange(values.start, values.start + size), values.stop - 1)
+
+
+def padded_users(users: Users, n: int, d: int, size: int) -> HostArray:
+    """Flat positions in an (n, d) tile as positions in an (n, size) tile whose last columns are masked, hence zero."""
+    if d == size:
+        return users.flat
+    index = users.flat // d * size + users.flat % d
+    if users.bounds is None:  # d uses a donor become size uses, the new ones of a masked cell
+        return np.pad(index.reshape(n, d), ((0, 0), (0, size - d)), constant_values=d).reshape(-1)
+    return np.pad(index, (0, n * (size - d)), constant_values=d)

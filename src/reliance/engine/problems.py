@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.kinds import Array, Device, Namespace
-from reliance._core.run import Block, Run, without_workers
+from reliance._core.run import Block, Run, resolved
 from reliance._core.streams import Indices, RandomState, resolve_key
 from reliance._core.words import listed, shown
 from reliance.data import rows as data
@@ -58,6 +58,8 @@ class Problem:
     block : int, (rows, draws), "tune" or None
     keep : set of str
         What the result shall hold besides the usual.
+    run : Run
+        Who does the work.
     """
 
     rows: Rows
@@ -71,6 +73,7 @@ class Problem:
     memory: int
     block: Block
     keep: frozenset[str]
+    run: Run = field(default_factory=Run)
 
     @property
     def n(self) -> int:
@@ -142,16 +145,20 @@ def prepare(
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
     keeps: Sequence[str] = ("rows",),
+    clusters: object = None,
+    fewest: int = 2,
 ) -> Problem:
-    """Check the arguments that all methods share; ``keeps`` is what the method can keep."""
+    """Check the arguments that all methods share; ``keeps`` is what the method can keep, ``fewest`` rows it needs."""
     if isinstance(loss, Mapping):
-        return _of_tasks(model, X, tasks.read(loss, y), features, weights, rng, run, names, _checked_keep(keep, keeps))
-    named, settings = None if loss is None else resolve_all(loss), without_workers(run)
+        kept, asked = _checked_keep(keep, keeps), tasks.read(loss, y)
+        return _of_tasks(model, X, asked, features, weights, clusters, rng, run, names, kept)
+    named, settings = None if loss is None else resolve_all(loss), resolved(run)
     # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
-    behind, rows = _read(model, X, y, features, weights, names, run)
+    behind, rows = _read(model, X, y, features, weights, clusters, names, run, fewest)
     losses = (default_loss(model, rows.y),) if named is None else named
     found = assembled(behind, rows, losses, key=resolve_key(rng), memory=settings.bytes, block=settings.block)
-    return dataclasses.replace(found, several=isinstance(loss, list | tuple), keep=_checked_keep(keep, keeps))
+    several = isinstance(loss, list | tuple)
+    return dataclasses.replace(found, several=several, keep=_checked_keep(keep, keeps), run=settings)
 
 
 def _read(
@@ -160,15 +167,23 @@ def _read(
     y: object,
     features: FeaturesLike,
     weights: object,
+    clusters: object,
     names: Sequence[str] | None,
     run: Run | None,
+    fewest: int = 2,
 ) -> tuple[object, Rows]:
     """Rows as they are given, or, if features are inside the model, rows of what is there and the model behind it."""
     from reliance.engine import inside  # it evaluates problems, which are made here
 
     if inside.is_inside(model):
-        return inside.opened(model, X, y, features, weights, names, run)
-    return model, data.read(X, y, features=features, weights=weights, names=names)
+        return inside.opened(model, X, y, features, weights, clusters, names, run)
+    return model, data.read(X, y, features=features, weights=weights, names=names, clusters=clusters, fewest=fewest)
+
+
+def behind(model: object, X: object, run: Run | None, memory: int) -> Problem:
+    """A model on further rows, which nobody judges; of a model whose features are inside it, what is there."""
+    found, rows = _read(model, X, None, None, None, None, None, run)
+    return assembled(found, rows, (), key=0, memory=memory)
 
 
 def _of_tasks(
@@ -177,20 +192,21 @@ def _of_tasks(
     asked: tuple[Task, ...],
     features: FeaturesLike,
     weights: object,
+    clusters: object,
     rng: RandomState,
     run: Run | None,
     names: Sequence[str] | None,
     keep: frozenset[str],
 ) -> Problem:
     """Several outputs of a network, each with labels and a loss of its own: side by side in one array."""
-    settings = without_workers(run)
+    settings = resolved(run)
     whole = several_outputs.side_by_side(model, asked)
-    network, rows = _read(whole, X, None, features, weights, names, run)
+    network, rows = _read(whole, X, None, features, weights, clusters, names, run)
     moved = network is not whole  # inside the network rows are where it is, wherever they came from
     labels = tuple(data.labels(rows, one.y, f"y of {one.loss.name!r}", moved) for one in asked)
     key, losses = resolve_key(rng), tuple(one.loss for one in asked)
     found = assembled(network, rows, losses, labels, key=key, memory=settings.bytes, block=settings.block)
-    return dataclasses.replace(found, several=True, keep=keep)
+    return dataclasses.replace(found, several=True, keep=keep, run=settings)
 
 
 def assembled(
@@ -213,7 +229,7 @@ def assembled(
     if rows.inputs is None:
         flat, y, _ = calling.at_home(model, rows.flat, rows.y, None)
         rows = dataclasses.replace(rows, flat=flat, y=y)
-        adapted = calling.on_arrays_of(adapting.adapt(model, losses), rows.X)
+        adapted = calling.on_rows_of(adapting.adapt(model, losses), rows)
     else:
         inputs = several_inputs.at_home(rows.inputs, model)
         numbers = inputs.array

@@ -1,7 +1,7 @@
 """Accumulators: the sums of a feature over its tiles, kept on the host in float64.
 
 A tile's sums are tree reductions in the working dtype; adding them in float64 keeps 1e10 losses as exact as one tile.
-Adding is associative, so blocks, devices and machines may finish in any order.
+Sums of disjoint parts of a table are merged. Rounding makes the order of merging count, so `units` fixes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Moments:
     ----------
     row_sum : array (n,)
         Sum of D over the draws of each row.
-    donor_sum : array (n,)
+    donor_sum : array (n,), or one number for each of the plan's lenders
         Sum of w D over the uses of each donor.
     row_squares : array (n,)
         Sum of D^2 over the draws of each row.
@@ -63,7 +63,11 @@ def joined(first: Moments, later: Moments) -> Moments:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """Running sums of one feature under one loss (arrays that `update` adds to)."""
+    """Running sums of one feature under one loss (arrays that `update` adds to).
+
+    They are those of a part of the table of losses, which begins at row ``top`` and column ``left``; any donor may lend
+    to it.
+    """
 
     rows: Floats
     columns: Floats
@@ -72,19 +76,25 @@ class Accumulator:
     moved: Floats
     table: Floats | None = None
     contrasts: Floats | None = None
+    top: int = 0
+    left: int = 0
 
     @classmethod
-    def init(cls, plan: Plan, whole: bool = False) -> Accumulator:
-        donors = None if plan.rectangular or not plan.lends else np.zeros(plan.n)
-        table = np.zeros((plan.n, plan.columns)) if whole else None
-        contrasts = np.zeros(plan.n) if has_contrasts(plan) else None
-        return cls(np.zeros(plan.n), np.zeros(plan.columns), donors, np.zeros(plan.n), np.zeros(()), table, contrasts)
+    def init(cls, plan: Plan, whole: bool = False, part: Tile | None = None) -> Accumulator:
+        """Zeros: for all of the plan's table, or a part of it."""
+        rows, columns = Tile(range(plan.n), range(plan.columns)) if part is None else part
+        b, d = len(rows), len(columns)
+        donors = None if plan.rectangular or not plan.lends else np.zeros(plan.lenders)
+        table = np.zeros((b, d)) if whole else None
+        contrasts = np.zeros(b) if has_contrasts(plan) else None
+        sums = (np.zeros(b), np.zeros(d), donors, np.zeros(b), np.zeros(()), table, contrasts)
+        return cls(*sums, rows.start, columns.start)
 
     @staticmethod
     def nbytes(plan: Plan) -> int:
         """Without the table, which is accounted for by who wants it."""
-        optional = (not plan.rectangular) + has_contrasts(plan)
-        return 8 * (2 * plan.n + plan.columns + optional * plan.n)
+        lenders = 0 if plan.rectangular else plan.lenders
+        return 8 * (2 * plan.n + plan.columns + lenders + has_contrasts(plan) * plan.n)
 
     def update(self, tile: Tile, sums: NDArray[np.floating], shape: tuple[int, int]) -> bool:
         """Add a tile's packed sums (see `kernels.tile_sums`); False if its predictions were not finite or not valid.
@@ -97,18 +107,34 @@ class Accumulator:
         cuts = np.cumsum([b, d, lenders, b, contrasted, 2])
         rows, columns, donors, squares, contrasts, flags, cells = np.split(sums, cuts)
         squares, (moved, valid) = squares[: len(tile.rows)], flags
-        self.rows[tile.rows.start : tile.rows.stop] += rows[: len(tile.rows)]
-        self.columns[tile.columns.start : tile.columns.stop] += columns[: len(tile.columns)]
+        down = slice(tile.rows.start - self.top, tile.rows.stop - self.top)
+        across = slice(tile.columns.start - self.left, tile.columns.stop - self.left)
+        self.rows[down] += rows[: len(tile.rows)]
+        self.columns[across] += columns[: len(tile.columns)]
         if self.donors is not None:
             self.donors[...] += donors
-        self.squares[tile.rows.start : tile.rows.stop] += squares
+        self.squares[down] += squares
         if self.contrasts is not None:
-            self.contrasts[tile.rows.start : tile.rows.stop] += contrasts[: len(tile.rows)]
+            self.contrasts[down] += contrasts[: len(tile.rows)]
         self.moved[...] = max(self.moved, moved)
         if self.table is not None:
-            inside = cells.reshape(b, d)[: len(tile.rows), : len(tile.columns)]
-            self.table[tile.rows.start : tile.rows.stop, tile.columns.start : tile.columns.stop] = inside
+            self.table[down, across] = cells.reshape(b, d)[: len(tile.rows), : len(tile.columns)]
         return bool(np.isfinite(squares).all() and np.isfinite(moved) and valid == 1)
+
+    def merge(self, part: Accumulator) -> None:
+        """Add the sums of a part of this table."""
+        down = slice(part.top - self.top, part.top - self.top + len(part.rows))
+        across = slice(part.left - self.left, part.left - self.left + len(part.columns))
+        self.rows[down] += part.rows
+        self.columns[across] += part.columns
+        self.squares[down] += part.squares
+        self.moved[...] = max(self.moved, part.moved)
+        if self.donors is not None and part.donors is not None:
+            self.donors[...] += part.donors
+        if self.contrasts is not None and part.contrasts is not None:
+            self.contrasts[down] += part.contrasts
+        if self.table is not None and part.table is not None:
+            self.table[down, across] = part.table
 
     def size(self, shape: tuple[int, int]) -> int:
         """How many numbers a tile's packed sums are."""
@@ -124,7 +150,7 @@ class Accumulator:
         found = self if self.moved > 0.0 else Accumulator.init(plan, self.table is not None)
         donors = plan.donor_sums(found.columns)
         if donors is None:  # summed use by use, if at all
-            donors = np.zeros(plan.n) if found.donors is None else found.donors
+            donors = np.zeros(plan.lenders) if found.donors is None else found.donors
         if plan.ordering is not None and plan.lends:
             by_place, donors = donors, np.empty(plan.n)
             donors[plan.ordering] = by_place

@@ -34,7 +34,7 @@ def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:
     if isinstance(problem.block, int):
         return problem.block
     row_bytes = problem.store.row_bytes
-    per_row = row_bytes + 3 * output_bytes + _CELL_BYTES * len(problem.losses)
+    per_row = row_bytes + problem.store.own_bytes + 3 * output_bytes + _CELL_BYTES * len(problem.losses)
     affordable = (problem.memory - fixed) // per_row
     if affordable < 1:
         held = f": sums, losses and predictions of {problem.n} rows take {fixed} bytes"
@@ -73,8 +73,10 @@ def even(total: int, size: int) -> int:
 def fixed_bytes(problem: Problem, plan: Plan, features: int, output_bytes: int) -> int:
     """Bytes held throughout a pass over some features: accumulators, base losses, what waits in a whole-rows tile."""
     losses = len(problem.losses)
-    held = features * losses * Accumulator.nbytes(plan) + plan.n * (2 * output_bytes + 24 * losses)
+    # Sums twice: those of the unit in hand, and those of all units before it.
+    held = 2 * features * losses * Accumulator.nbytes(plan) + plan.n * (2 * output_bytes + 24 * losses)
     held += problem.store.held_bytes
+    held += features * max((problem.store.lent_bytes(feature) for feature in problem.features), default=0)
     if not plan.rectangular:
         metrics = sum(isinstance(function, Metric) for function in problem.losses)
         kept = 8 * (losses - metrics) + output_bytes * metrics

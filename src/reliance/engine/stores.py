@@ -6,10 +6,10 @@ tables and several inputs are other stores, not other engines.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +28,9 @@ from reliance._core.arrays import (
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.engine import kernels
-from reliance.engine.kernels import RowShape
+from reliance.engine.store_protocol import Lender as Lender
+from reliance.engine.store_protocol import Resident as Resident
+from reliance.engine.store_protocol import Store as Store
 
 # Numbers that are compared at a time: the answers need room, too.
 _COMPARED = 2**20
@@ -45,100 +47,20 @@ def equal(a: Array, b: Array) -> Array:
     return xp.all(same)
 
 
-class Lender(Protocol):
-    """Takes a feature from donors."""
-
-    def swap(self, block: Any, rows: range, d: int, feature: Feature, donors: Any) -> None:
-        """Take a feature from donor rows: a range or (d,) of them for all rows, or an index array (b, d)."""
-        ...
-
-
-class Store(Lender, Protocol):
-    """Rows whose features can be replaced: in place, in a block that the caller owns, or by a pure function."""
-
-    @property
-    def xp(self) -> Namespace: ...
-    @property
-    def device(self) -> Device: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def shape(self) -> RowShape:
-        """Of one row as the model takes it; of each of several inputs."""
-        ...
-
-    @property
-    def flat(self) -> Array:
-        """``(n, P)``: the rows as they were given."""
-        ...
-
-    def head(self, n: int) -> Store:
-        """The first n rows."""
-        ...
-
-    def lending(self, ids: Indices) -> Store:
-        """Some of the rows, to which all of them lend."""
-        ...
-
-    @property
-    def row_bytes(self) -> int: ...
-    @property
-    def held_bytes(self) -> int:
-        """What the store itself allocates besides the user's array."""
-        ...
-
-    def allocate(self, rows: int) -> Any:
-        """A block for that many rows."""
-        ...
-
-    def repeat(self, block: Any, rows: range, d: int) -> None:
-        """Write each of the rows d times."""
-        ...
-
-    def gathered(self, index: Array) -> Any:
-        """A new block of some rows, which may be named more than once."""
-        ...
-
-    @property
-    def whole(self) -> Any:
-        """All rows, as `kernels.taken` takes some of them: ``(n, P)``, or a tuple for several inputs."""
-        ...
-
-    def restore(self, block: Any, rows: range, d: int, feature: Feature) -> None:
-        """Write the rows' own values back into a feature's columns."""
-        ...
-
-    def in_order(self, feature: Feature, order: Array) -> Lender:
-        """What swaps a feature whose donors are places: row ``order[place]`` lends. See `AtPlaces`."""
-        ...
-
-    def replacements(self, rows: range, numbers: range | Array) -> range | Array:
-        """What `swap` and ``switched`` take, made of a plan's numbers: usually these, for they are donors.
-
-        Numbers ``(b, d, ...)`` may be of more rows than asked for, the last one repeated.
-        """
-        ...
-
-    def holds(self, block: Any, rows: range, d: int, feature: Feature | None) -> Array | None:
-        """0-d bool: a feature's columns, or all, are the rows' own; None if each `swap` writes all that is read."""
-        ...
-
-    def model_input(self, block: Any, rows: int) -> Any:
-        """The first rows of a block, as the model takes them."""
-        ...
-
-    def operands(self, feature: Feature) -> Any:
-        """What ``switched`` needs of a feature, as arrays of the same shapes for every feature."""
-        ...
-
-    @property
-    def switched(self) -> Callable[[Any, Array, Array], Array]:
-        """The pure function ``(operands, rows, donors) -> (b * d, ...)`` that makes a block."""
-        ...
+def same_rows(cube: Array, own: Array, runs: Sequence[slice]) -> Array | None:
+    """0-d bool on the device: some columns of repeated rows (b, d, P) are those of the rows (b, P); None of none."""
+    xp, same = namespace(own), None
+    for run in runs:
+        step = max(1, _COMPARED // (cube.shape[1] * (run.stop - run.start)))
+        for top in range(0, cube.shape[0], step):
+            stop = min(top + step, cube.shape[0])
+            found = equal(cube[top:stop, :, run], own[top:stop, None, run])
+            same = found if same is None else xp.logical_and(same, found)
+    return same
 
 
 @dataclass(frozen=True)
-class ArrayStore:
+class ArrayStore(Resident):
     """Rows of one array, features flattened: ``flat (n, P)``; ``shape`` is the shape of a row as the model takes it."""
 
     flat: Array
@@ -180,6 +102,9 @@ class ArrayStore:
         index = from_host(ids, self.xp, self.device, index_dtype(self.xp))
         return Lent(self.gathered(index), self.shape, self.flat)
 
+    def borrowing(self, lenders: Array) -> ArrayStore:
+        return Lent(self.flat, self.shape, lenders)
+
     def gathered(self, index: Array) -> Array:
         return self.xp.take(self.flat, index, axis=0)
 
@@ -202,16 +127,8 @@ class ArrayStore:
             cube[:, :, run] = self.flat[rows.start : rows.stop, None, run]
 
     def holds(self, block: Array, rows: range, d: int, feature: Feature | None) -> Array | None:
-        cube, same = self._cube(block, len(rows), d), None
         runs = (slice(0, self.width),) if feature is None else feature.runs
-        for run in runs:
-            step = max(1, _COMPARED // (d * (run.stop - run.start)))
-            for top in range(0, len(rows), step):
-                stop = min(top + step, len(rows))
-                own = self.flat[rows.start + top : rows.start + stop, None, run]
-                found = equal(cube[top:stop, :, run], own)
-                same = found if same is None else self.xp.logical_and(same, found)
-        return same
+        return same_rows(self._cube(block, len(rows), d), self.flat[rows.start : rows.stop, :], runs)
 
     def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
         cube = self._cube(block, len(rows), d)
@@ -272,9 +189,16 @@ class _Sorted:
 
 @dataclass(frozen=True)
 class Lent(ArrayStore):
-    """Some rows of a larger array, ``lenders (N, P)``, all of which lend."""
+    """Rows to which others lend, ``lenders (N, P)``: those of a larger array, or rows that are not measured."""
 
     lenders: Array
+
+    def head(self, n: int) -> Lent:
+        return Lent(self.flat[:n, :], self.shape, self.lenders)
+
+    def lending(self, ids: Indices) -> Lent:
+        index = from_host(ids, self.xp, self.device, index_dtype(self.xp))
+        return Lent(self.gathered(index), self.shape, self.lenders)
 
     @property
     def held_bytes(self) -> int:

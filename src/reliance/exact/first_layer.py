@@ -13,7 +13,7 @@ from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.engine import kernels
 from reliance.engine.problems import Problem
-from reliance.engine.stores import AtPlaces, Lender, Store
+from reliance.engine.stores import AtPlaces, Lender, Resident, Store
 from reliance.exact import trust
 from reliance.exact.called import Called
 from reliance.exact.distinct import Distinct, classes_of
@@ -29,7 +29,7 @@ _REST = 0.5
 
 
 @dataclass(frozen=True)
-class PreactivationStore:
+class PreactivationStore(Resident):
     """Rows as pre-activations H = X W + bias, of which a donor changes the part x_g W_g.
 
     A block row is (H_i - x_ig W_g) + x_kg W_g. The two terms are made once a feature, (n, h) each.
@@ -106,6 +106,9 @@ class PreactivationStore:
     def lending(self, ids: Indices) -> Store:
         raise TypeError("pre-activations are exchanged between all rows")
 
+    def borrowing(self, lenders: Array) -> Store:
+        raise TypeError("pre-activations are exchanged between all rows")
+
     def gathered(self, index: Array) -> Array:
         return self.xp.take(self.preactivations, index, axis=0)
 
@@ -137,6 +140,8 @@ class FirstLayer(Route):
 
     def pairs(self, question: Exchange) -> Opening[Measured]:
         problem = question.problem
+        if problem.store.streams:
+            return "needs the pre-activations of all rows, and X is read in blocks"
         found, columns = calling.first_layer(problem.model.source), int(problem.flat.shape[1])
         if found is None or len(problem.store.shape) != 1 or columns != found.weight.shape[0]:
             return (

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from reliance import inference
 from reliance._core.streams import Indices
+from reliance.data.clusters import Clusters
 from reliance.data.features import Feature
 from reliance.engine.evaluation import Evaluation
 from reliance.engine.executors import Base
@@ -196,7 +197,8 @@ class ChosenRows(Exchange):
 class Summarizer:
     """What summaries of features under one loss, the ``index``-th of the problem, have in common.
 
-    ``change``: what makes moments under a metric of those under the loss that was measured in its place.
+    ``change``: what makes moments under a metric of those under the loss that was measured in its place. ``clusters``:
+    the units, if they are not rows. ``keep_influence``: whether summaries tell how far each unit moves the estimate.
     """
 
     index: int
@@ -208,10 +210,17 @@ class Summarizer:
     keep_rows: bool
     supports: Mapping[str, Support]
     change: Callable[[Moments], Moments] | None = None
+    clusters: Clusters | None = None
+    keep_influence: bool = False
 
     @cached_property
     def lent(self) -> Floats:
         return inference.lent_units(self.base_losses, self.weights, self.plan, self.compare)
+
+    @property
+    def by_row(self) -> bool:
+        """Whether something of every row is asked for, which sums over all rows do not tell."""
+        return self.keep_rows or self.keep_influence or self.clusters is not None or self.change is not None
 
     def __call__(self, feature: Feature, moments: Moments) -> Summary:
         plan = self.plan.part(feature)
@@ -225,6 +234,8 @@ class Summarizer:
             lent=self.lent if plan is self.plan else None,
             keep_rows=self.keep_rows,
             support=self.supports[feature.name],
+            clusters=self.clusters,
+            keep_influence=self.keep_influence,
         )
 
 

@@ -16,7 +16,9 @@ from reliance.exact import trust
 from reliance.exact.additive import Additive
 from reliance.exact.distinct import Distinct
 from reliance.exact.first_layer import FirstLayer
+from reliance.exact.kernel_machines import Kernels
 from reliance.exact.linear import Linear
+from reliance.exact.nodes import Nodes
 from reliance.exact.pipelines import BehindJob, Pipelines
 from reliance.exact.plain import Plain
 from reliance.exact.protocol import A, Almost, Exchange, Job, Measured, Offer, Opening, Route, Tables
@@ -29,7 +31,9 @@ ROUTES: list[Route] = [
     Trees(),
     Additive(),
     Pipelines(lambda question, features: _best(question, "auto", features, ROUTES)),
+    Kernels(),
     FirstLayer(),
+    Nodes(),
     Distinct(),
     Plain(),
 ]

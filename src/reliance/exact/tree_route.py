@@ -30,8 +30,8 @@ Floats = NDArray[np.float64]
 # the scores, by how much equal ones may differ.
 _BLUR = 2.0**-44
 NEEDS = (
-    "needs an ensemble of trees that can be read (scikit-learn's trees, forests and gradient boosting, LightGBM, "
-    "XGBoost, CatBoost), on rows of one dimension"
+    "needs an ensemble of trees that can be read (scikit-learn's trees, forests, boosting, bagging and votes; "
+    "LightGBM, XGBoost, CatBoost), on rows of one dimension"
 )
 
 
@@ -42,11 +42,19 @@ class Trees(Route):
 
     def pairs(self, question: Exchange) -> Opening[Measured]:
         ensemble = _ensemble(question.problem)
+        if ensemble is not None and _too_many_codes(question.problem, ensemble):
+            return "holds 8 bytes of each row and used column, and X is read in blocks because memory holds less"
         return _needs(question.problem) if ensemble is None else partial(_pairs, question, ensemble)
 
     def held(self, question: HeldAt) -> Opening[Impacts]:
         ensemble = _ensemble(question.problem)
         return _needs(question.problem) if ensemble is None else partial(_held, question, ensemble)
+
+
+def _too_many_codes(problem: Problem, ensemble: Ensemble) -> bool:
+    """Whether rows that are read in blocks would be held after all, as cells of their columns."""
+    used = len(np.unique(ensemble.feature[ensemble.feature >= 0]))
+    return problem.store.streams and 8 * problem.n * used > problem.memory // 2
 
 
 def _needs(problem: Problem) -> str:

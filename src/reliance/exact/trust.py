@@ -18,8 +18,9 @@ from reliance.exact.protocol import Route
 from reliance.models import calling, ensembles, pipelines
 from reliance.models.calling import FirstLayer, Model
 from reliance.models.ensembles import Ensemble
+from reliance.models.kernel_machines import KernelMachine, Sums
 from reliance.models.pipelines import Unfolded
-from reliance.models.probes import COARSE, Probe, probe, same
+from reliance.models.probes import COARSE, UNITS, Probe, probe, same
 
 Floats = NDArray[np.float64]
 # Units in the last place of the largest score, from which on its sign is trusted.
@@ -207,6 +208,31 @@ def check_first_layer(problem: Problem, base: Base, layer: FirstLayer) -> None:
     scale = float(np.max(np.abs(library)))
     if claimed.shape != library.shape or not same(claimed, library, scale, precision):
         raise Disagreement
+
+
+def check_kernel(problem: Problem, base: Base, machine: KernelMachine) -> Floats:
+    """Raise `Disagreement` unless the sum over the centres is what the machine predicts.
+
+    Returns how large the terms are that each row's raw output is the sum of, (n,): what rounding is relative to.
+    """
+    block = _host(_probe(problem, base).block)
+    called, own = arrays.to_host(_called(problem, arrays.as_floating(block))), arrays.to_host(base.predictions)
+    sizes = []
+    for rows, library in ((block, called), (_host(problem.flat), own)):
+        sums = machine.sums(rows)
+        claimed = np.asarray(machine.finish(sums.raw[:, None]))
+        sizes.append(sums.size)
+        if claimed.shape != library.shape or not _is_the_machines(machine, sums, claimed, library):
+            raise Disagreement
+    return sizes[-1]
+
+
+def _is_the_machines(machine: KernelMachine, sums: Sums, claimed: HostArray, library: HostArray) -> bool:
+    precision = float(np.finfo(np.float64).eps)
+    if not machine.finish.exact:
+        return same(claimed, library, float(np.max(sums.size)), precision)
+    clear = np.abs(sums.raw - machine.finish.cut) > UNITS * precision * sums.size  # elsewhere rounding decides
+    return bool(np.array_equal(claimed[clear], library[clear]))
 
 
 def _probe(problem: Problem, base: Base, lenders: Array | None = None) -> Probe:

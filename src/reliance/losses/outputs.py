@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from reliance._core.arrays import namespace
 from reliance._core.kinds import Array
@@ -34,6 +34,21 @@ class Score:
         return Output(self.index)(y, prediction)
 
 
+@dataclass(frozen=True)
+class Whole:
+    """The losses of rows as they are, of which the whole table is wanted, too."""
+
+    rows: Callable[[Array, Array], Array]
+
+    def __call__(self, y: Array, prediction: Array) -> Array:
+        return self.rows(y, prediction)
+
+
+def whole(loss: Loss) -> Loss:
+    """The same loss, of which every cell D(i, k) is kept."""
+    return loss if is_whole(loss) else replace(loss, rows=Whole(loss.rows))
+
+
 def output(index: int, whole: bool = False) -> Loss:
     """The pseudo-loss of an output: D(i, k) is the change of the prediction. What it is compared with is not used."""
     return Loss(f"output {index}", Output(index, whole))
@@ -56,7 +71,7 @@ def is_whole(function: Loss | Metric) -> bool:
     """Whether every cell D(i, k) is kept, not only sums."""
     if not isinstance(function, Loss):
         return False
-    return isinstance(function.rows, Score) or (isinstance(function.rows, Output) and function.rows.whole)
+    return isinstance(function.rows, Score | Whole) or (isinstance(function.rows, Output) and function.rows.whole)
 
 
 def real_losses(functions: Sequence[Loss | Metric]) -> tuple[Loss | Metric, ...]:

@@ -28,6 +28,7 @@ from reliance.inference import identified
 from reliance.losses import outputs
 from reliance.losses.functions import Metric
 from reliance.methods.drawing import Draws, drawn
+from reliance.methods.replacing import ReplaceLike, number_of_draws, replacement
 from reliance.plans import Pairs, Plan
 from reliance.results.local import LocalImportance
 
@@ -49,6 +50,7 @@ def local_importance(
     run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
+    replace: ReplaceLike = None,
 ) -> LocalImportance:
     r"""How much each feature matters for single rows: the mean change when it is replaced.
 
@@ -106,14 +108,21 @@ def local_importance(
     """
     contributes = y is None and loss is None
     chosen_loss = "prediction_shift" if contributes else loss
-    problem = prepare(model, X, y, features, chosen_loss, None, rng, run, names, (), ())
+    fewest = 2 if replace is None else 1  # one row may borrow from others, or take what is given
+    problem = prepare(model, X, y, features, chosen_loss, None, rng, run, names, (), (), fewest)
     _check_loss(problem)
     if not isinstance(center, bool | np.bool_):
         raise TypeError(f"center={shown(center)}: pass True or False")
     if not center and not contributes:
         raise ValueError("center=False is for contributions to predictions: leave out y and loss")
     chosen = None if rows is None else _checked_rows(rows, problem.n)
-    plan = _plan(problem, draws)
+    if replace is None:
+        plan = _plan(problem, draws)
+    elif not center:
+        raise ValueError("center=False replaces nothing: leave out replace")
+    else:
+        found = replacement(problem, model, X, replace, run)
+        problem, plan = found.problem, found.plan(number_of_draws(found, draws, "all"), False)
     some = problem if chosen is None else problem.some_rows(chosen)
     with evaluating(some, progress) as evaluation:
         evaluation = _with_output(evaluation) if contributes else evaluation
@@ -223,7 +232,7 @@ def _result(
     evaluations: list[int],
     contributes: bool,
 ) -> LocalImportance:
-    unknown = identified.constant_unless_unused(problem)
+    unknown = identified.constant_unless_unused(problem) if plan.among_rows else frozenset()
     identified.warn(unknown, problem.features)
     lost = np.asarray([feature.name in unknown for feature in problem.features])
     return LocalImportance(

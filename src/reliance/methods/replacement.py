@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Unpack, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack, overload
 
 from reliance import plans
 from reliance._core.checks import check_choice, check_draws
@@ -12,13 +12,16 @@ from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
+from reliance.data.clusters import ClustersLike
 from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, ModelLike
 from reliance.engine.problems import CURVES, prepare
 from reliance.exact import routes
+from reliance.methods import by_model
 from reliance.methods.adaptive import Until, measure_until
 from reliance.methods.drawing import DEFAULT, Draws, drawn, growing
-from reliance.methods.measuring import measure, reliance_plan
-from reliance.methods.signatures import Measuring
+from reliance.methods.measuring import KEEPS, measure, reliance_plan
+from reliance.methods.replacing import ReplaceLike, measure_replaced, replacement
+from reliance.methods.signatures import Measuring, Replacing
 from reliance.plans import Plan
 from reliance.plans.protocol import checked, is_plan
 from reliance.results.importance import Importance
@@ -33,7 +36,7 @@ def ablation_importance(
     *,
     draws: int | Until = 10,
     loss: LossLike | None = None,
-    **options: Unpack[Measuring],
+    **options: Unpack[Replacing],
 ) -> Importance: ...
 @overload
 def ablation_importance(
@@ -43,7 +46,7 @@ def ablation_importance(
     *,
     draws: int | Until = 10,
     loss: LossesLike,
-    **options: Unpack[Measuring],
+    **options: Unpack[Replacing],
 ) -> Results[Importance]: ...
 @public
 def ablation_importance(
@@ -56,11 +59,13 @@ def ablation_importance(
     compare: str = "difference",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
+    replace: ReplaceLike = None,
 ) -> Importance | Results[Importance]:
     r"""Increase in loss when a feature's values are drawn at random from its column, with confidence intervals.
 
@@ -99,7 +104,10 @@ def ablation_importance(
     >>> bool(result.values[0] > 4), result.values[1:].tolist()
     (True, [0.0, 0.0])
     """
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
+    if replace is not None:
+        found = replacement(problem, model, X, replace, run)
+        return measure_replaced(found, draws, 10, compare, "ablation_importance", progress, independent=True)
 
     def plan(count: int) -> Plan:
         return plans.Resample(problem.n, count, problem.key)
@@ -122,7 +130,7 @@ def permutation_importance(
     *,
     draws: int | Draws | Until | Plan = DEFAULT,
     loss: LossLike | None = None,
-    **options: Unpack[Measuring],
+    **options: Unpack[Replacing],
 ) -> Importance: ...
 @overload
 def permutation_importance(
@@ -132,11 +140,21 @@ def permutation_importance(
     *,
     draws: int | Draws | Until | Plan = DEFAULT,
     loss: LossesLike,
-    **options: Unpack[Measuring],
+    **options: Unpack[Replacing],
 ) -> Results[Importance]: ...
+@overload
+def permutation_importance(
+    model: Mapping[str, ModelLike],
+    X: DataLike,
+    y: DataLike | None = None,
+    *,
+    draws: int | Draws | Until | Plan = DEFAULT,
+    loss: LossLike | LossesLike | None = None,
+    **options: Unpack[Replacing],
+) -> Results[Importance | Results[Importance]]: ...
 @public
 def permutation_importance(
-    model: ModelLike,
+    model: ModelLike | Mapping[str, ModelLike],
     X: DataLike,
     y: DataLike | None = None,
     *,
@@ -145,12 +163,14 @@ def permutation_importance(
     compare: str = "difference",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
-) -> Importance | Results[Importance]:
+    replace: ReplaceLike = None,
+) -> Importance | Results[Importance] | Results[Importance | Results[Importance]]:
     r"""Increase in loss when a feature is permuted across rows, with confidence intervals.
 
     .. math:: \frac{1}{nK} \sum_{k=1}^{K} \sum_{i=1}^{n}
@@ -164,6 +184,10 @@ def permutation_importance(
 
     Parameters
     ----------
+    model : callable, scikit-learn estimator, torch.nn.Module, or a mapping from names to models
+        The fitted model. A function takes rows ``(m, *features)`` and returns predictions ``(m, ...)``, as arrays of
+        the kind and on the device of ``X``. Of several models by name each has a result of its own, with the same
+        donors for all; `compare_models` has the differences between them.
     draws : int, Draws, Until or Plan
         K, the number of permutations. ``rl.Draws(K, design="shifts")`` and ``"permutations"`` are other designs than
         ranks. ``rl.Until(...)``: as many as it takes. A plan of your own, `reliance.plans.Plan`, says which row lends
@@ -172,7 +196,7 @@ def permutation_importance(
     Returns
     -------
     Importance
-        Or `Results`, one by each loss's name, if ``loss`` is a list.
+        Or `Results`, one by each loss's name, if ``loss`` is a list; or one by each model's name.
 
     References
     ----------
@@ -188,7 +212,21 @@ def permutation_importance(
     >>> bool(abs(result.values[0] - 0.5) < 0.05), result.values[1:].tolist()
     (True, [0.0, 0.0])
     """
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
+    if by_model.is_several(model):
+        options: dict[str, Any] = {
+            "draws": draws,
+            "loss": loss,
+            "compare": compare,
+            "features": features,
+            "weights": weights,
+            "clusters": clusters,
+        }
+        options |= {"run": run, "progress": progress, "names": names, "keep": keep, "replace": replace}
+        return by_model.of_each(model, rng, lambda one, key: permutation_importance(one, X, y, rng=key, **options))
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
+    if replace is not None:
+        found = replacement(problem, model, X, replace, run)
+        return measure_replaced(found, draws, DEFAULT, compare, "permutation_importance", progress)
 
     if is_plan(draws):
         return measure(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance", progress)
@@ -234,6 +272,7 @@ def model_reliance(
     route: str = "auto",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -251,9 +290,11 @@ def model_reliance(
     compare : {"ratio", "difference"}
         Replaced risk over, or minus, the base risk.
     keep : str or sequence of str
-        ``"rows"`` keeps ``row_values`` (p, n). ``"curves"`` keeps ``curves``: for each feature its partial dependence
-        at the values that occur, which all pairs know without one more evaluation. ``"ice"`` keeps the curve of every
-        row, too: n m numbers for m values, which the ``memory`` of ``run`` must hold.
+        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes. ``"influence"`` keeps ``influence``, how far
+        each row (or cluster) moves each estimate, for ``interval(simultaneous=True)``, ``ranks()`` and differences.
+        ``"curves"`` keeps ``curves``: for each feature its partial dependence at the values that occur, which all pairs
+        know without one more evaluation. ``"ice"`` keeps the curve of every row, too: n m numbers for m values, which
+        the ``memory`` of ``run`` must hold.
 
     Returns
     -------
@@ -286,7 +327,7 @@ def model_reliance(
     [10.0, 1.0]
     """
     check_choice(route, routes.names(), "route")
-    keeps = ("rows", *CURVES)
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, keeps)
+    keeps = (*KEEPS, *CURVES)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, keeps, clusters)
     problem, plan = reliance_plan(problem, pairs)
     return measure(problem, plan, compare, "model_reliance", progress, route)

@@ -26,7 +26,9 @@ from reliance._core.arrays import (
 )
 from reliance._core.kinds import Array, HostArray, Operand
 from reliance._core.words import shown
-from reliance.data import tables
+from reliance.data import on_disk, tables
+from reliance.data.rows import Rows
+from reliance.data.streamed import Streamed
 from reliance.data.tables import Table
 from reliance.models import ensembles, tree_readers
 from reliance.models.adapters import onnx
@@ -180,6 +182,17 @@ def ensemble_of(model: Model) -> Ensemble | None:
     return None if isinstance(model.trees_read, str) else model.trees_read
 
 
+def on_rows_of(model: Model, rows: Rows) -> Model:
+    """The model as one of the arrays that rows are made of."""
+    if rows.streamed is None:
+        return on_arrays_of(model, rows.X)
+    again = on_disk.as_they_came(rows.streamed.source)
+    if again is None:
+        return _of_integers(model, rows.flat)
+    predict = model.predict
+    return dataclasses.replace(model, predict=lambda block: predict(again(block)))
+
+
 def on_arrays_of(model: Model, X: Array) -> Model:
     """A tree ensemble that was fitted on the host, as a model of the arrays that X is made of.
 
@@ -297,6 +310,9 @@ def at_home(
 
     home = torch_home(module)
     dev, dtype = (device(xp.empty(0)), None) if home is None else home
+    if isinstance(X, Streamed):
+        y, weights = (a if a is None else from_host(to_host(a), xp, dev) for a in (y, weights))
+        return X.placed(xp, dev, dtype).as_array(), y, weights
     if isinstance(X, np.ndarray):
         y, weights = (a if a is None else from_host(to_host(a), xp, dev) for a in (y, weights))
         X = from_host(X, xp, dev)

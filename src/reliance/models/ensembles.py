@@ -222,7 +222,7 @@ class Ensemble:
 
     def _host_tables(self, narrow: bool, wide: bool, flushes: bool) -> _Tables:
         """What `_follow` looks up, in NumPy; what no node needs is left out."""
-        threshold = _rounded_down(self.threshold) if narrow else self.threshold
+        threshold = rounded_down(self.threshold) if narrow else self.threshold
         if flushes:
             tiny = np.finfo(threshold.dtype).tiny  # XLA takes subnormal numbers for 0, which must stay above "below 0"
             threshold = np.where((threshold < 0) & (threshold > -tiny), -tiny, threshold)
@@ -319,7 +319,7 @@ def _codes(x: Array, coded: list[_Coded]) -> Array:
     return xp.stack(columns, axis=1)
 
 
-def _rounded_down(threshold: Floats) -> NDArray[np.float32]:
+def rounded_down(threshold: Floats) -> NDArray[np.float32]:
     """The largest float32 that is not above: ``x <= t`` stays what it is for every float32 x."""
     with np.errstate(over="ignore"):
         near = threshold.astype(np.float32)

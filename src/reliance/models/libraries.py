@@ -163,6 +163,40 @@ class HistogramBoosting(Boosting, Protocol):
     _baseline_prediction: NDArray[np.float64]
 
 
+class IsolationForest(Protocol):
+    """A fitted isolation forest of scikit-learn; for each tree the columns that it sees, and lengths by node."""
+
+    n_features_in_: int
+    estimators_: Sequence[TreeEstimator]
+    estimators_features_: Sequence[NDArray[np.int64]]
+    offset_: float
+    _decision_path_lengths: Sequence[NDArray[np.float64]]
+    _average_path_length_per_tree: Sequence[NDArray[np.float64]]
+    _max_samples: int
+
+
+class Bagging(Protocol):
+    """Fitted bagging of scikit-learn; ``classes_`` of classifiers alone."""
+
+    n_features_in_: int
+    classes_: HostArray
+    estimators_: Sequence[Boosting]
+    estimators_features_: Sequence[NDArray[np.int64]]
+
+
+class Voting(Protocol):
+    """A fitted vote of regressors of scikit-learn."""
+
+    estimators_: Sequence[object]
+    _weights_not_none: Sequence[float] | None
+
+
+class Several(Protocol):
+    """Fitted models of scikit-learn, one for each output."""
+
+    estimators_: Sequence[object]
+
+
 class LightgbmBooster(Protocol):
     """A booster of LightGBM."""
 
@@ -281,3 +315,57 @@ class CatboostModel(Protocol):
     def save_model(self, path: str, /, *, format: str) -> None: ...
     def get_all_params(self) -> Mapping[str, object]: ...
     def get_metadata(self) -> _Metadata: ...
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Kernel machines
+
+
+class SupportVectors(Protocol):
+    """A fitted machine of support vectors of scikit-learn."""
+
+    kernel: object
+    coef0: float
+    degree: float
+    support_vectors_: NDArray[np.float64]
+    dual_coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    _gamma: float
+    _sparse: bool
+
+
+class KernelRidge(Protocol):
+    """A fitted kernel ridge regression of scikit-learn."""
+
+    kernel: object
+    gamma: float | None
+    coef0: float
+    degree: float
+    X_fit_: NDArray[np.float64]
+    dual_coef_: NDArray[np.float64]
+
+
+class GaussianProcessKernel(Protocol):
+    """A kernel of a Gaussian process; which of the fields it has depends on its class."""
+
+    constant_value: float
+    length_scale: float | NDArray[np.float64]
+    sigma_0: float
+    exponent: float
+
+    @property
+    def k1(self) -> GaussianProcessKernel: ...
+    @property
+    def k2(self) -> GaussianProcessKernel: ...
+    @property
+    def kernel(self) -> GaussianProcessKernel: ...
+
+
+class GaussianProcess(Protocol):
+    """A fitted regression by a Gaussian process of scikit-learn."""
+
+    kernel_: GaussianProcessKernel
+    X_train_: NDArray[np.float64]
+    alpha_: NDArray[np.float64]
+    _y_train_mean: NDArray[np.float64]
+    _y_train_std: NDArray[np.float64]

@@ -22,7 +22,7 @@ _REPLACED, _EACH, _KEPT = 512, 64, 32
 _BYTES, _SEARCHED, _STRIP = 2**24, 2**22, 2**16
 # A shortcut computes in another order than the model: by how many units in the last place they may differ. Of 16 bits
 # not that many are left, and a shortcut cannot be told from something else.
-_UNITS, COARSE = 1e3, 1e-4
+UNITS, COARSE = 1e3, 1e-4
 
 
 class Probe(NamedTuple):
@@ -71,7 +71,7 @@ def probe(
         mask[k * each : (k + 1) * each, part] = True
 
     def taken(rows: Array, index: NDArray[np.int64]) -> Array:
-        return xp.take(rows, arrays.from_host(index, xp, dev, arrays.index_dtype(xp)), axis=0)
+        return arrays.cells(rows, arrays.from_host(index, xp, dev, arrays.index_dtype(xp)), slice(None))
 
     own = taken(flat, np.concatenate([row, kept]))
     return Probe(own, xp.concat([taken(lenders, donor), own[len(row) :, :]]), arrays.from_host(mask, xp, dev))
@@ -109,7 +109,7 @@ def _ends(rows: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     for start in range(0, len(ids), strip):
         some = ids[start : start + strip]
         index = arrays.from_host(some, xp, arrays.device(rows), arrays.index_dtype(xp))
-        part = arrays.as_floating(xp.take(rows, index, axis=0))
+        part = arrays.as_floating(arrays.cells(rows, index, slice(None)))
         low, high = arrays.fetch([xp.argmin(part, axis=0), xp.argmax(part, axis=0)])
         least, most = arrays.fetch([xp.min(part, axis=0), xp.max(part, axis=0)])
         found.append((some[low], least, some[high], most))
@@ -124,4 +124,4 @@ def same(claimed: HostArray, predictions: HostArray, scale: float, precision: fl
         np.max(np.abs(claimed[start : start + _STRIP] - predictions[start : start + _STRIP]))
         for start in range(0, len(claimed), _STRIP)
     ]
-    return bool(np.max(apart) <= _UNITS * precision * scale)
+    return bool(np.max(apart) <= UNITS * precision * scale)

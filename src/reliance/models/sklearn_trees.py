@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from reliance._core.kinds import HostArray
 from reliance.models.ensembles import Categories, Ensemble, Finish, Floats, Ints, Link
@@ -14,6 +15,7 @@ from reliance.models.libraries import (
     Forest,
     GradientBoosting,
     HistogramBoosting,
+    IsolationForest,
     SklearnTree,
     TreeEstimator,
 )
@@ -39,11 +41,17 @@ _LINKS: dict[str, tuple[Link, float]] = {
 }
 
 
+# What the labels of outliers go through.
+_SCORES = ("score_samples", "_score_samples", "_compute_score_samples", "_compute_chunked_score_samples")
+
+
 def read_sklearn(model: object, method: str, encoded: bool) -> Ensemble | None:
     if _is_forest(model):
         return _forest(model, method)
-    if _is_gradient_boosting(model):
+    if is_gradient_boosting(model):
         return _gradient_boosting(model, method)
+    if _is_isolation_forest(model):
+        return _isolation_forest(model, method)
     return _histogram_boosting(model, method, encoded) if _is_histogram_boosting(model) else None
 
 
@@ -55,7 +63,7 @@ def _is_forest(model: object) -> TypeGuard[Forest]:
     )
 
 
-def _is_gradient_boosting(model: object) -> TypeGuard[GradientBoosting]:
+def is_gradient_boosting(model: object) -> TypeGuard[GradientBoosting]:
     from sklearn import ensemble
 
     return _is_one_of(model, ensemble, "GradientBoosting")
@@ -65,6 +73,12 @@ def _is_histogram_boosting(model: object) -> TypeGuard[HistogramBoosting]:
     from sklearn import ensemble
 
     return _is_one_of(model, ensemble, "HistGradientBoosting")
+
+
+def _is_isolation_forest(model: object) -> TypeGuard[IsolationForest]:
+    from sklearn import ensemble
+
+    return type(model) is ensemble.IsolationForest
 
 
 def _is_one_of(model: object, module: object, *names: str) -> bool:
@@ -94,6 +108,22 @@ def _forest(model: Forest, method: str) -> Ensemble | None:
     return joined(parts, 0.0, finish, model.n_features_in_, "float32", "float64")
 
 
+def _isolation_forest(model: IsolationForest, method: str) -> Ensemble | None:
+    """The lengths of the paths are added up; a row is an outlier where 2 to the power of less their mean is large."""
+    from sklearn.ensemble._iforest import _average_path_length
+
+    if method != "predict" or not inherits(model, _SCORES, "sklearn"):
+        return None
+    parts = []
+    lengths = zip(model._decision_path_lengths, model._average_path_length_per_tree, strict=True)
+    for member, some, (path, rest) in zip(model.estimators_, model.estimators_features_, lengths, strict=True):
+        part = _sklearn_tree(member.tree_, np.asarray(path + rest - 1.0, dtype=np.float64)[:, None])
+        parts.append(part._replace(feature=np.where(part.feature < 0, -1, np.asarray(some)[part.feature])))
+    usual = len(parts) * float(_average_path_length([model._max_samples])[0])
+    finish = Finish("exp", "threshold", -np.log(2.0) / usual, (1, -1), cut=-float(model.offset_))
+    return joined(parts, 0.0, finish, model.n_features_in_, "float32", "float64")
+
+
 def _boosting_finish(model: Boosting, method: str, columns: int, at_cut: bool) -> Finish | None:
     link, scale = _LINKS[type(model._loss.link).__name__]
     if hasattr(model, "classes_"):
@@ -107,9 +137,14 @@ def _gradient_boosting(model: GradientBoosting, method: str) -> Ensemble | None:
     constant = type(model.init_) in (str, DummyClassifier, DummyRegressor)
     if not constant or getattr(model.init_, "strategy", None) == "stratified":  # the latter is random
         return None
-    columns = model.estimators_.shape[1]
     # The first guess is the same for every row: scikit-learn computes it, through the link of its loss.
-    offset = model._raw_predict_init(np.zeros((1, model.n_features_in_), dtype=np.float32))[0]
+    first = model._raw_predict_init(np.zeros((1, model.n_features_in_), dtype=np.float32))[0]
+    return boosted_trees(model, method, first)
+
+
+def boosted_trees(model: GradientBoosting, method: str, offset: ArrayLike) -> Ensemble | None:
+    """What is added to a first guess."""
+    columns = model.estimators_.shape[1]
     trees = [
         _sklearn_tree(tree.tree_, in_column(model.learning_rate * tree.tree_.value[:, 0, 0], k, columns))
         for stage in model.estimators_

@@ -14,6 +14,7 @@ import numpy as np
 
 from reliance.data.tables import Table
 from reliance.models.catboost_trees import catboost_levels, read_catboost
+from reliance.models.combined_trees import read_combined
 from reliance.models.ensembles import Ensemble, Floats
 from reliance.models.lightgbm_trees import lightgbm_levels, read_lightgbm
 from reliance.models.sklearn_trees import read_sklearn, sklearn_levels
@@ -110,8 +111,19 @@ def _numbers(values: Sequence[object]) -> Floats:
     return np.asarray(found, dtype=np.float64)
 
 
+def _read_sklearn(model: object, method: str, encoded: bool) -> Ensemble | None:
+    """An ensemble of trees, or of such ensembles."""
+    found = read_sklearn(model, method, encoded)
+    if found is not None:
+        return found
+    added = read_combined(model, method, attempt)
+    if added is not None and encoded:
+        raise NotRead("it is a sum of models that take categories apart")
+    return added
+
+
 READERS = {
-    "sklearn": Reader(read_sklearn, sklearn_levels),
+    "sklearn": Reader(_read_sklearn, sklearn_levels),
     "lightgbm": Reader(read_lightgbm, lightgbm_levels),
     "xgboost": Reader(read_xgboost, xgboost_levels),
     "catboost": Reader(read_catboost, catboost_levels),

@@ -2,6 +2,7 @@
 
 from reliance.plans.bases import Drawn, Rectangular
 from reliance.plans.classes import Classes
+from reliance.plans.lent import Groups, Lent, Within, Written
 from reliance.plans.orderings import Orders
 from reliance.plans.pairs import Pairs
 from reliance.plans.permutations import Permutations
@@ -14,7 +15,9 @@ __all__ = [
     "Classes",
     "Drawn",
     "EveryShift",
+    "Groups",
     "Halves",
+    "Lent",
     "Orders",
     "Pairs",
     "Permutations",
@@ -27,6 +30,8 @@ __all__ = [
     "Tile",
     "Users",
     "Variance",
+    "Within",
+    "Written",
     "every_shift",
     "halves",
     "tiles",

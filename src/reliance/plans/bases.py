@@ -56,6 +56,14 @@ class Drawn:
         return True
 
     @property
+    def lenders(self: Plan) -> int:
+        return self.n
+
+    @property
+    def among_rows(self) -> bool:
+        return True
+
+    @property
     def scale(self) -> float:
         return 1.0
 
@@ -90,7 +98,7 @@ class Drawn:
 
     def users(self: Plan, columns: range) -> Users:
         flat = np.asarray(self.donors(range(self.n), columns)).reshape(-1)
-        uses = np.bincount(flat, minlength=self.n)
+        uses = np.bincount(flat, minlength=self.lenders)
         bounds = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(uses, dtype=np.int64)])
         return Users(np.argsort(flat, kind="stable"), bounds)
 
@@ -108,10 +116,10 @@ class Drawn:
         raise TypeError(f"{type(self).__name__}: not every row borrows from every other one")
 
     def spread(self: Plan, v: Floats) -> Floats:
-        total = np.zeros(self.n)
+        total = np.zeros(self.lenders)
         for k in range(self.draws):
             donors = np.asarray(self.donors(range(self.n), range(k, k + 1)))[:, 0]
-            total += np.bincount(donors, weights=v, minlength=self.n)
+            total += np.bincount(donors, weights=v, minlength=self.lenders)
         return total
 
     def unit_values(self, row_values: Floats) -> Floats:

@@ -47,6 +47,10 @@ class _OfDraws(Drawn):
         return self.plan.scale
 
     @property
+    def among_rows(self) -> bool:
+        return self.plan.among_rows
+
+    @property
     def ordering(self) -> Indices | None:
         return self.plan.ordering
 
@@ -144,6 +148,10 @@ class Later(_OfDraws):
     @property
     def lends(self) -> bool:
         return self.plan.lends
+
+    @property
+    def lenders(self) -> int:
+        return self.plan.lenders
 
     @property
     def draws(self) -> int:

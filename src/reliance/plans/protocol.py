@@ -109,6 +109,16 @@ class Plan(Protocol):
         ...
 
     @property
+    def lenders(self) -> int:
+        """How many rows lend: n, unless donors are other rows than those that are measured."""
+        ...
+
+    @property
+    def among_rows(self) -> bool:
+        """Whether what is borrowed comes from the rows that are measured."""
+        ...
+
+    @property
     def scale(self) -> float:
         """What changes D are multiplied by, so that their mean estimates the mean over pairs of different rows."""
         ...
@@ -182,7 +192,7 @@ class Plan(Protocol):
         ...
 
     def spread(self, v: Floats) -> Floats:
-        """For each donor, the sum of ``v[i]`` over its uses by rows i."""
+        """For each of the lenders, the sum of ``v[i]`` over its uses by rows i."""
         ...
 
     def unit_values(self, row_values: Floats) -> Floats:
@@ -211,18 +221,20 @@ def stretches(plan: Plan) -> list[tuple[int, int]]:
     return list(pairwise(sorted({0, plan.columns, *plan.cuts()})))
 
 
-def tiles(plan: Plan, shape: tuple[int, int]) -> Iterator[Tile]:
-    """The tiles of a plan, strip by strip.
+def tiles(plan: Plan, shape: tuple[int, int], part: Tile | None = None) -> Iterator[Tile]:
+    """The tiles of a plan's table, or of a part of it, strip by strip.
 
     Rectangular plans are cut in both directions. Other plans are cut between draws only: the uses of a donor are
     spread over all rows, and metrics read whole columns.
     """
     b, d = shape if plan.rectangular else (plan.n, shape[1])
-    for top in range(0, plan.n, b):
-        rows = range(top, min(top + b, plan.n))
+    rows, columns = Tile(range(plan.n), range(plan.columns)) if part is None else part
+    for top in range(rows.start, rows.stop, b):
+        strip = range(top, min(top + b, rows.stop))
         for start, stop in stretches(plan):
-            for left in range(start, stop, d):
-                yield Tile(rows, range(left, min(left + d, stop)))
+            last = min(stop, columns.stop)
+            for left in range(max(start, columns.start), last, d):
+                yield Tile(strip, range(left, min(left + d, last)))
 
 
 def is_plan(x: Any) -> TypeGuard[Plan]:

@@ -214,6 +214,30 @@ def strata_variance(psi: Array, r: Array, between: Array, total: Array, draws: i
     return Variance(xp.maximum(moments, monte_carlo) / n, monte_carlo / n)
 
 
+def lent_variance(
+    r: Array, c: Array, between: Array, total: Array, draws: int, *, lenders: int, groups: int, left: float
+) -> Variance:
+    """Donors that are another sample than the rows: Var = s2(r)/n + (sum of S_k^2 - T)/(n K)^2, S_k = K c_k.
+
+    With N_k uses of lender k the estimate has the variance Var a/n + Var b sum N_k^2/(n K)^2 + Var e/(n K). Row means
+    have s2(r) = Var a + (Var b + Var e)/K: all of it but what lenders add by being used more than once, which is
+    Var b (sum N_k^2 - n K)/(n K)^2. Their sums S_k, free of the means of their groups (``c`` is), have sum S_k^2 =
+    sum N_k^2 Var b + n K (Var a + Var e), and T, the sum of h^2 around the same means (``between (n,)``), is
+    n K (Var a + Var b + Var e). ``left``: what is left of the noise of draws without replacement.
+    """
+    xp = namespace(r, c)
+    n = r.shape[0]
+    nothing = _scalar(r, 0.0)
+    within = total - draws * xp.sum(between**2)
+    centred = lenders / max(lenders - groups, 1)
+    repeated = xp.maximum(centred * draws**2 * xp.sum(c**2) - within, nothing) / (n * draws) ** 2
+    population = _spread2(r) / n + repeated
+    if draws == 1:
+        return Variance(population, nothing if left == 0.0 else _scalar(r, math.nan))
+    noise = (total - draws * xp.sum(r**2)) / (n * (draws - 1)) / draws / n
+    return Variance(population, left * noise)
+
+
 def unknown(like: Array) -> Variance:
     """Where nothing is known about it."""
     return Variance(_scalar(like, math.nan), _scalar(like, math.nan))

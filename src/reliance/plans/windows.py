@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 _COUNTED = 2**20
 # Entries of tables of all draws, if they are kept.
 _KEPT = 2**20
+# Rows up to which all draws are made together: the temporary arrays of more leave a core's cache.
+_TOGETHER = 2**12
 
 
 def radical_inverse(j: int) -> float:
@@ -148,9 +150,12 @@ class Windows:
             steps = np.minimum((shares * sizes).astype(np.int64), np.maximum(sizes - 1, 0))
         if back:
             steps = np.where(steps > 0, sizes - steps, 0)
-        places = np.arange(self.n) + np.repeat(steps, sizes, axis=-1)
-        beyond = places >= np.repeat(bounds[1:], sizes)
-        return streams.as_indices(places - beyond * np.repeat(sizes, sizes))
+        part = np.repeat(np.arange(len(sizes)), sizes)
+        places = np.take(steps, part, axis=-1)
+        places += np.arange(self.n)
+        # What is turned beyond its part begins it again; in place, because small problems feel every temporary array.
+        np.subtract(places, sizes[part], out=places, where=places >= bounds[1:][part])
+        return streams.as_indices(places)
 
     def places(self, k: int) -> Indices:
         """``(n,)``: the donor's place for each row."""
@@ -170,7 +175,8 @@ class Windows:
             return None
         last: tuple[int, Tables] | None = self.__dict__.get("_last_tables")
         if last is None or last[0] != draws:
-            made = self._one_cycle(draws) if draws <= self.count else self._draw_by_draw(draws)
+            together = draws <= self.count and self.n <= _TOGETHER
+            made = self._one_cycle(draws) if together else self._draw_by_draw(draws)
             last = (draws, made)
             self.__dict__["_last_tables"] = last
         return last[1]
@@ -179,7 +185,8 @@ class Windows:
         """All draws at once: for small problems the calls cost more than the numbers."""
         every = range(draws)
         turned = self._turn(0, np.stack([self._shares(k) for k in every]))
-        t = (self.position + np.asarray([self.shift(k) for k in every])[:, None]) % self.n
+        t = self.position + np.asarray([self.shift(k) for k in every])[:, None]
+        np.subtract(t, self.n, out=t, where=t >= self.n)  # a remainder takes several times as long
         return Tables.of(np.take_along_axis(turned, t, axis=1), self._signs[t])
 
     def _draw_by_draw(self, draws: int) -> Tables:

@@ -7,6 +7,7 @@ only the switched risk is another quadratic, from the kernel's pairs.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,11 +17,12 @@ from reliance._core.arrays import device, from_host, is_array, namespace, to_hos
 from reliance._core.kinds import Array
 from reliance._core.words import shown
 from reliance.data.features import Feature
-from reliance.rashomon.ball import Ball, GoodModels
-from reliance.rashomon.ellipsoid import Ellipsoid, End, Point, end_at, range_of
+from reliance.rashomon.ball import Ball
+from reliance.rashomon.ellipsoid import Ellipsoid, Point, range_of
 from reliance.rashomon.kernel_pairs import RBF, Kernel, Polynomial, ProductKernel, Switch, pair_products
-from reliance.rashomon.moments import row_moments
+from reliance.rashomon.moments import check_intercept, fixed_intercept, row_moments
 from reliance.rashomon.protocol import ClassData, Member, Range
+from reliance.rashomon.switched_ends import Functions
 from reliance.rashomon.trust_region import Quadratic
 from reliance.samplers.draws import Host, narrow, upload, wide
 from reliance.samplers.regressors import _median_distance, _squared_distances
@@ -66,7 +68,7 @@ class KernelClass:
 
     .. math:: f(x) = \mu + \sum_{l=1}^{m} \alpha_l k(x, c_l), \qquad \alpha' K \alpha \le radius^2
 
-    with mu free and K the kernel matrix of the landmarks.
+    with K the kernel matrix of the landmarks, and mu free unless ``intercept`` fixes it.
 
     Parameters
     ----------
@@ -82,6 +84,8 @@ class KernelClass:
         between standardised landmarks; 1 for ``"polynomial"``.
     degree : int
         Of ``"polynomial"``.
+    intercept : bool or float
+        Whether mu is free, or the number that it is in all models (False: 0).
 
     Notes
     -----
@@ -118,6 +122,7 @@ class KernelClass:
     radius: float | None = None
     bandwidth: float | Sequence[float] | None = None
     degree: int = 3
+    intercept: bool | float = True
 
     def __post_init__(self) -> None:
         if not callable(self.kernel) and self.kernel not in ("rbf", "polynomial"):
@@ -137,6 +142,7 @@ class KernelClass:
             raise ValueError(f"degree={self.degree} has no effect: it is for kernel='polynomial'")
         if self.bandwidth is not None and callable(self.kernel):
             raise ValueError(f"bandwidth={shown(self.bandwidth)} has no effect: scale the columns inside your kernel")
+        check_intercept(self.intercept)
 
     @property
     def loss(self) -> str:
@@ -178,11 +184,10 @@ class KernelClass:
                 "the best model of the class predicts these rows exactly, so only exact models are good: pass "
                 "relative=False with a positive epsilon, fewer landmarks, or a smaller radius"
             )
-        good = space.ball.good(bound)
         found = []
         for feature in features:
             switched = space.switched(Switch.of(space.X, feature.columns, conditional), data.memory)
-            low, high = (space.end(switched, good, bound, compare, sign) for sign in (-1.0, 1.0))
+            low, high = space.functions.ends(switched, bound, compare)
             found.append(range_of(low, high, space.member))
             advance(1)
         return found
@@ -202,6 +207,8 @@ class _Space:
         Values of the functions at the rows.
     ball : Ball
         Of the v, with the risk.
+    fixed : float
+        mu, unless it is free.
     """
 
     X: Array
@@ -211,9 +218,20 @@ class _Space:
     axes: Host
     inner: Array
     ball: Ball
+    fixed: float
 
     @staticmethod
     def of(given: KernelClass, data: ClassData) -> _Space:
+        """Made once for the same class and rows."""
+        known = _known.setdefault(data, [])
+        for own, space in known:
+            if own is given:
+                return space
+        known.append((given, _Space.new(given, data)))
+        return known[-1][1]
+
+    @staticmethod
+    def new(given: KernelClass, data: ClassData) -> _Space:
         X = wide(data.X)
         y = upload(to_host(data.y).astype(np.float64), X)
         landmarks = _landmarks(given.landmarks, X)
@@ -229,8 +247,10 @@ class _Space:
         kept = values > _LEAST_EIGENVALUE * values[-1]
         axes = vectors[:, kept] / np.sqrt(values[kept])
         inner = kernel(X, landmarks) @ upload(axes, X)
-        shape = Ellipsoid(row_moments(ClassData(inner, y, data.key, data.memory)), intercept=True)
-        return _Space(X, y, kernel, landmarks, axes, inner, Ball(shape, float(given.radius or 0)))
+        moments = row_moments(ClassData(inner, y, data.key, data.memory)).about(given.intercept)
+        shape = Ellipsoid(moments, given.intercept is True)
+        ball, fixed = Ball(shape, float(given.radius or 0)), fixed_intercept(given.intercept)
+        return _Space(X, y, kernel, landmarks, axes, inner, ball, fixed)
 
     @property
     def best(self) -> Member:
@@ -241,23 +261,13 @@ class _Space:
         total = pair_products(self.kernel, switch, self.landmarks, self.axes, self.y, memory=memory, own=self.inner)
         return Quadratic(float(total[0, 0]), -total[1:, 0], (total[1:, 1:] + total[1:, 1:].T) / 2)
 
-    def end(self, switched: Quadratic, good: GoodModels, bound: float, compare: str, sign: float) -> End:
-        """The largest (sign 1) or least (sign -1) reliance of the good models."""
-        mean = self.ball.shape.moments.mean[:-1]
-        origin, axes = self.full(good.best), np.vstack([-good.biases - mean @ good.axes, good.axes])
-        excess = switched.seen_from(origin, axes).plus(-good.risk)
-        point, limit = good.best, sign * excess.constant / (good.risk.constant if compare == "ratio" else 1.0)
-        if not self.ball.alone(bound):
-            found = good.largest(excess if sign > 0 else -excess, compare)
-            point, limit = self.ball.within(good.point(found.point), bound), found.bound
-        risk = self.ball.shape.risk(point)
-        value = switched(self.full(point))
-        return end_at(point, risk, value / risk if compare == "ratio" else value - risk, limit, compare, sign)
+    @property
+    def functions(self) -> Functions:
+        return Functions(self.ball.shape, self.ball, self.fixed)
 
     def full(self, point: Point) -> Host:
         """(mu, v)."""
-        mean = self.ball.shape.moments.mean
-        return np.append(mean[-1] - point.bias - mean[:-1] @ point.coef, point.coef)
+        return self.functions.full(point)
 
     def member(self, point: Point, risk: float) -> Member:
         mu, *v = self.full(point)
@@ -280,7 +290,18 @@ class _Space:
         # axes' K axes = I, so these are its coordinates among the orthonormal functions.
         v = self.axes.T @ (values @ model.coefficients)
         mean = self.ball.shape.moments.mean
+        if not self.ball.shape.intercept:
+            if model.intercept != self.fixed:
+                raise ValueError(
+                    f"reference has the intercept {model.intercept:g} but all models of the class have {self.fixed:g}: "
+                    "pass intercept=True to the class, or another reference"
+                )
+            return Point(v, 0.0)
         return Point(v, float(mean[-1] - model.intercept - mean[:-1] @ v))
+
+
+# By identity: landmarks and kernels need not be hashable.
+_known: weakref.WeakKeyDictionary[ClassData, list[tuple[KernelClass, _Space]]] = weakref.WeakKeyDictionary()
 
 
 def _landmarks(given: int | Array, X: Array) -> Array:

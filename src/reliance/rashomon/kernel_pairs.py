@@ -23,6 +23,10 @@ Factors: TypeAlias = list[tuple[Array, Array]]
 
 # Directions of a factor with less of its largest singular value are rounding.
 _LEAST_SINGULAR = 1e-15
+# Combinations of columns that are tried as all there is of them, and what may be missing then: rounding.
+_PROBES, _MISSED = 48, 4e-15
+# Rows of products of two factors that are made at a time: large products are fast.
+_PAIRED = 512
 # Numbers held at a time beside a block of kernel values: the rows, the values, their rotation.
 _COPIES = 4
 
@@ -250,13 +254,16 @@ def _by_factors(factors: Factors, axes: Host, y: Array) -> Host:
         rest += [B] if t == 0 else [none, none, B]
         lent += [A] if t == 0 else [none, none, A]
     width = 2 + axes.shape[0]
-    kept, given = (np.split(_triangular(xp.concat(part, axis=1)), len(factors), axis=1) for part in (rest, lent))
+    several = len(factors) > 1
+    kept, given = (np.split(_triangular(xp.concat(x, axis=1), several), len(factors), axis=1) for x in (rest, lent))
     rotation = np.zeros((width, 2 + axes.shape[1]))
     rotation[:2, :2], rotation[2:, 2:] = np.eye(2), axes
     total = np.zeros((rotation.shape[1],) * 2)
-    for line in range(kept[0].shape[0]):  # one row of the rest's factor at a time: (rank, m) numbers
-        products = sum(a[line] * b for a, b in zip(kept, given, strict=True))
-        part = products @ rotation
+    many = max(_PAIRED // max(given[0].shape[0], 1), 1)
+    for start in range(0, kept[0].shape[0], many):  # some rows of the rest's factor at a time
+        used = int(np.argmax(np.any([a[start : start + many].any(axis=0) for a in kept], axis=0)))
+        products = sum(a[start : start + many, None, used:] * b[:, used:] for a, b in zip(kept, given, strict=True))
+        part = np.reshape(products, (-1, width - used)) @ rotation[used:]
         total += part.T @ part
     return total
 
@@ -283,12 +290,38 @@ def _with_label(values: Array, y: Array) -> Array:
     return xp.concat([y[:, None], xp.ones_like(y)[:, None], values], axis=1)
 
 
-def _triangular(columns: Array) -> Host:
-    """R (rank, columns) with R'R = columns'columns, without directions that are rounding."""
-    xp = namespace(columns)
-    factor = columns
+def _triangular(columns: Array, dependent: bool) -> Host:
+    """R (rank, columns) with R'R = columns'columns: of low rank if it has one, otherwise triangular."""
+    host = columns if isinstance(columns, np.ndarray) else None
+    short = None if host is None else _low_rank(host)
+    if short is not None:
+        return short
+    factor: Array = columns
     if columns.shape[0] > columns.shape[1]:
-        factor = xp.linalg.qr(columns)[1]
-    _, sizes, right = np.linalg.svd(to_host(factor), full_matrices=False)
+        factor = namespace(columns).linalg.qr(columns)[1] if host is None else np.asarray(np.linalg.qr(host, mode="r"))
+    return _truncated(to_host(factor)) if dependent else to_host(factor)
+
+
+def _truncated(factor: Host) -> Host:
+    """The same products without directions that are rounding."""
+    _, sizes, right = np.linalg.svd(factor, full_matrices=False)
     kept = sizes > _LEAST_SINGULAR * sizes[0]
     return np.asarray(sizes[kept, None] * right[kept])
+
+
+def _low_rank(columns: Host) -> Host | None:
+    """R (rank, columns) if some combinations of the columns span all of them to rounding; None otherwise.
+
+    One column's part of a kernel is smooth and has a rank of about 20, whatever the landmarks: that is found for less
+    than a QR decomposition costs.
+    """
+    n, width = columns.shape
+    if min(n, width) <= 2 * _PROBES:
+        return None
+    probes = np.random.default_rng(0).normal(size=(width, _PROBES))
+    basis = np.linalg.qr(columns @ probes)[0]
+    short = basis.T @ columns
+    missed = np.linalg.norm(columns - basis @ short)
+    if not missed <= _MISSED * np.linalg.norm(columns):
+        return None
+    return _truncated(short)

@@ -15,7 +15,7 @@ from reliance.data.features import Feature
 from reliance.models import calling
 from reliance.rashomon.ball import Ball
 from reliance.rashomon.ellipsoid import Ellipsoid, Point, ellipsoid_end, range_of
-from reliance.rashomon.moments import row_moments
+from reliance.rashomon.moments import fixed_intercept, row_moments
 from reliance.rashomon.protocol import ClassData, Member, Range
 
 Floats = NDArray[np.float64]
@@ -26,7 +26,7 @@ class LeastSquaresClass:
     """Linear models under squared error; see `reliance.LinearClass`."""
 
     radius: float | None = None
-    intercept: bool = True
+    intercept: bool | float = True
 
     @property
     def loss(self) -> str:
@@ -36,8 +36,8 @@ class LeastSquaresClass:
         shape = self._shape(data)
         if self.radius is not None:
             ball = Ball(shape, self.radius)
-            return _member(data, shape, ball.solution[0], ball.least)
-        return _member(data, shape, Point(shape.centre, 0.0), shape.least)
+            return self._member(data, shape, ball.solution[0], ball.least)
+        return self._member(data, shape, Point(shape.centre, 0.0), shape.least)
 
     def contains(self, data: ClassData, model: object) -> Member:
         form = calling.linear_form(model)
@@ -50,10 +50,10 @@ class LeastSquaresClass:
         shape = self._shape(data)
         if coef.shape != (len(shape.factor),):
             raise ValueError(f"reference has {coef.size} coefficients but X has {len(shape.factor)} columns")
-        if not self.intercept and intercept != 0.0:
+        if self.intercept is not True and intercept != fixed_intercept(self.intercept):
             raise ValueError(
-                f"reference has the intercept {intercept:g} but the class has none: it is outside the class; pass "
-                "LinearClass(fit_intercept=True)"
+                f"reference has the intercept {intercept:g} but all models of the class have "
+                f"{fixed_intercept(self.intercept):g}: it is outside the class; pass intercept=True to the class"
             )
         if self.radius is not None and float(np.linalg.norm(coef)) > self.radius * (1.0 + 1e-12):
             raise ValueError(
@@ -61,7 +61,7 @@ class LeastSquaresClass:
                 "it is outside the class"
             )
         mean = shape.moments.mean
-        point = Point(coef, float(mean[-1] - intercept - mean[:-1] @ coef) if self.intercept else 0.0)
+        point = Point(coef, float(mean[-1] - intercept - mean[:-1] @ coef) if shape.intercept else 0.0)
         return Member(model if callable(model) else calling.Linear(coef, intercept), shape.risk(point))
 
     def ranges(
@@ -88,7 +88,7 @@ class LeastSquaresClass:
         found = []
         for feature in features:
             low, high = (end(bound, feature, compare, conditional, sign) for sign in (-1.0, 1.0))
-            found.append(range_of(low, high, partial(_member, data, shape)))
+            found.append(range_of(low, high, partial(self._member, data, shape)))
             advance(1)
         return found
 
@@ -105,12 +105,12 @@ class LeastSquaresClass:
                 "models of equal risk can have any coefficients there, and their reliance has no bound: drop "
                 "columns, or bound the coefficients with LinearClass(ridge=radius)"
             )
-        return Ellipsoid(moments, self.intercept)
+        return Ellipsoid(moments.about(self.intercept), self.intercept is True)
 
-
-def _member(data: ClassData, shape: Ellipsoid, point: Point, risk: float) -> Member:
-    """The model in the namespace, on the device and in the dtype of the rows."""
-    coef = arrays.from_host(point.coef, arrays.namespace(data.X), arrays.device(data.X), data.X.dtype)
-    mean = shape.moments.mean
-    intercept = float(mean[-1] - point.bias - mean[:-1] @ point.coef) if shape.intercept else 0.0
-    return Member(calling.Linear(coef, intercept), risk)
+    def _member(self, data: ClassData, shape: Ellipsoid, point: Point, risk: float) -> Member:
+        """The model in the namespace, on the device and in the dtype of the rows."""
+        coef = arrays.from_host(point.coef, arrays.namespace(data.X), arrays.device(data.X), data.X.dtype)
+        mean, intercept = shape.moments.mean, fixed_intercept(self.intercept)
+        if shape.intercept:
+            intercept = float(mean[-1] - point.bias - mean[:-1] @ point.coef)
+        return Member(calling.Linear(coef, intercept), risk)

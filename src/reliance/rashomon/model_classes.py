@@ -8,15 +8,27 @@ from dataclasses import dataclass
 from reliance._core.checks import check_choice
 from reliance._core.words import shown
 from reliance.data.features import Feature
+from reliance.rashomon.basis_class import BasisClass
 from reliance.rashomon.convex import ConvexLinearClass
 from reliance.rashomon.differentiable import DifferentiableClass
 from reliance.rashomon.finite import FiniteClass
 from reliance.rashomon.kernel import KernelClass
 from reliance.rashomon.linear import LeastSquaresClass
 from reliance.rashomon.members import Members
+from reliance.rashomon.moments import check_intercept
 from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
+from reliance.rashomon.tree_class import TreeClass
 
-__all__ = ["DifferentiableClass", "FiniteClass", "KernelClass", "LinearClass", "Members", "ModelClass"]
+__all__ = [
+    "BasisClass",
+    "DifferentiableClass",
+    "FiniteClass",
+    "KernelClass",
+    "LinearClass",
+    "Members",
+    "ModelClass",
+    "TreeClass",
+]
 
 _LOSSES = ("squared_error", "logistic", "hinge")
 
@@ -42,8 +54,8 @@ class LinearClass:
     ridge : float, optional
         The radius of the ball of coefficients, in the units of the columns as they are: scale them before. None: no
         ball. Collinear columns need one, and classes that a linear score separates.
-    fit_intercept : bool
-        Whether models have an intercept. It is never in the ball.
+    intercept : bool or float
+        Whether models have a free intercept, or the one that all of them have (False: 0). It is never in the ball.
 
     Notes
     -----
@@ -72,14 +84,13 @@ class LinearClass:
 
     loss: str = "squared_error"
     ridge: float | None = None
-    fit_intercept: bool = True
+    intercept: bool | float = True
 
     def __post_init__(self) -> None:
         check_choice(self.loss, _LOSSES, "loss")
-        if not isinstance(self.fit_intercept, bool):
-            raise TypeError(f"fit_intercept={shown(self.fit_intercept)}: pass True or False")
-        if self.loss != "squared_error" and not self.fit_intercept:
-            raise ValueError(f"loss={shown(self.loss)} has an intercept always: pass fit_intercept=True")
+        check_intercept(self.intercept)
+        if self.loss != "squared_error" and self.intercept is not True:
+            raise ValueError(f"loss={shown(self.loss)} has a free intercept always: pass intercept=True")
         radius = self.ridge
         if radius is not None and (isinstance(radius, bool) or not isinstance(radius, int | float) or not radius > 0):
             raise ValueError(
@@ -91,7 +102,7 @@ class LinearClass:
         radius = None if self.ridge is None else float(self.ridge)
         if self.loss != "squared_error":
             return ConvexLinearClass(self.loss, radius)
-        return LeastSquaresClass(radius, self.fit_intercept)
+        return LeastSquaresClass(radius, self.intercept)
 
     def best(self, data: ClassData) -> Member:
         return self._solver.best(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from scipy import linalg
 
 from reliance._core import arrays
 from reliance._core.kinds import Array
+from reliance._core.words import shown
 from reliance.rashomon.protocol import ClassData
 
 Floats = NDArray[np.float64]
@@ -82,6 +83,25 @@ class RowMoments:
             return ()
         weight = np.abs(directions[-1])
         return tuple(np.flatnonzero(weight > 0.05 * weight.max()).tolist())
+
+    def about(self, intercept: bool | float) -> RowMoments:
+        """Those of y less an intercept that all models have."""
+        fixed = fixed_intercept(intercept)
+        return self if fixed == 0.0 else replace(self, mean=self.mean - fixed * np.eye(len(self.mean))[-1])
+
+
+def fixed_intercept(intercept: bool | float) -> float:
+    """The intercept that all models of a class have; 0 where it is free."""
+    return 0.0 if isinstance(intercept, bool) else float(intercept)
+
+
+def check_intercept(intercept: object) -> None:
+    if isinstance(intercept, bool):
+        return
+    if not isinstance(intercept, int | float | np.number) or not np.isfinite(intercept):
+        raise TypeError(
+            f"intercept={shown(intercept)}: pass True (free), False (none), or the number that all models have"
+        )
 
 
 _known: weakref.WeakKeyDictionary[ClassData, RowMoments] = weakref.WeakKeyDictionary()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from reliance._core.kinds import Array
 from reliance.data.features import Feature
 from reliance.data.rows import Rows
+from reliance.rashomon.members import Members
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,4 +99,19 @@ class ModelClass(Protocol):
         ``conditional``: only the part of a feature that the other columns do not predict (least squares with
         intercept, in-sample) is exchanged between rows. ``advance(1)`` after each feature.
         """
+        ...
+
+
+@runtime_checkable
+class ListedClass(Protocol):
+    """A class whose models are listed one by one, and take rows as they were given."""
+
+    def members(
+        self, data: ClassData, bound: float, features: tuple[Feature, ...], compare: str, conditional: bool
+    ) -> Members:
+        """Each model's risk and reliance."""
+        ...
+
+    def position(self, model: object) -> int:
+        """Which model of the list a reference is: the object itself, or its name."""
         ...

@@ -7,18 +7,17 @@ it is exact, where two do there can be a gap, which the best point found shows. 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, optimize
+from scipy import optimize
 
+from reliance.rashomon.multipliers import Dual, largest_bound, norm_of
 from reliance.rashomon.trust_region import Largest, Quadratic
 
 Floats = NDArray[np.float64]
-_STEPS = 100  # of Newton for one weight of the barrier; about six are usual
-_SHRINK = 0.05  # of the weight of the barrier
 _COARSE, _FINEST = 1e-6, 1e-13
 _ROUNDS = 20  # of Newton for the ratio
 _TIGHT = 1e-9  # a gap, relative to the spread of the objective, below which nothing is searched
@@ -86,6 +85,7 @@ def largest_ratio(top: Quadratic, bottom: Quadratic, where: Region, weights: tup
     ----------
     top, bottom : Quadratic
     where : Region
+        Its first constraint is that ``bottom`` is at most ``weights[1]``.
     weights : (float, float)
         Positive bounds of ``bottom`` in the region, from below and from above.
 
@@ -100,10 +100,11 @@ def largest_ratio(top: Quadratic, bottom: Quadratic, where: Region, weights: tup
     point = np.zeros(len(top.linear))
     rho = value = top.constant / bottom.constant
     certified, finest = math.inf, _COARSE if bottom.matrix.any() else _FINEST
+    scale = max(_size(top.plus(bottom.times(-rho))), 1e-300)
+    multipliers: Floats | None = None
     for _ in range(_ROUNDS):
         objective = top.plus(bottom.times(-rho))
-        scale = max(_size(objective), 1e-300)
-        dual = _dual(_divided(objective.raised(-objective.constant), -scale), limits, finest)
+        dual = largest_bound(_divided(objective.raised(-objective.constant), -scale), limits, finest, multipliers)
         t = objective.constant - dual.value * scale
         certified = min(certified, rho + t / (weights[0] if t > 0 else weights[1]))
         for u in _candidates(dual, local):
@@ -114,7 +115,9 @@ def largest_ratio(top: Quadratic, bottom: Quadratic, where: Region, weights: tup
             break
         finest = _FINEST if settled else finest
         weight = dual.mean(bottom)
-        rho += t / weight if math.isfinite(t) and weight > 0 else 0.0
+        step = t / weight if math.isfinite(t) and weight > 0 else 0.0
+        multipliers = _carried(dual, bottom.times(step / scale), limits[0])
+        rho += step
     spread = scale / weights[0]
     if certified - value > _TIGHT * spread:
         point, value = _searched(top, bottom, local, point, dual)
@@ -122,9 +125,23 @@ def largest_ratio(top: Quadratic, bottom: Quadratic, where: Region, weights: tup
     return Largest(point, value, max(certified, value) + 1e-12 * (abs(value) + spread))
 
 
+def _carried(dual: Dual, moved: Quadratic, limit: Quadratic) -> Floats:
+    """Multipliers with which the next round begins where this one has ended.
+
+    The objective rises by ``moved``. The first constraint says that ``bottom`` is at most something, so it has the same
+    matrix but for a factor: its multiplier falls by as much. Where that would be below 0 the sum only rises.
+    """
+    heavy = int(np.argmax(np.abs(np.diagonal(limit.matrix))))
+    below = float(limit.matrix[heavy, heavy])
+    fall = float(moved.matrix[heavy, heavy]) / below if below > 0 else 0.0
+    found = dual.multipliers.copy()
+    found[0] = max(found[0] - fall, 1e-6 * found[0])
+    return found
+
+
 def _size(q: Quadratic) -> float:
     """About how much q varies on the unit ball."""
-    return max(float(np.linalg.norm(q.matrix, 2)), 2 * float(np.linalg.norm(q.linear)))
+    return max(norm_of(q.matrix), 2 * float(np.linalg.norm(q.linear)))
 
 
 def _divided(q: Quadratic, size: float) -> Quadratic:
@@ -132,129 +149,21 @@ def _divided(q: Quadratic, size: float) -> Quadratic:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The bound of the multipliers
-
-
-@dataclass(frozen=True, eq=False)
-class _Dual:
-    """``objective + sum x_k constraint_k >= value`` everywhere.
-
-    The minimiser of the left side, and the spread (d, d) in which the barrier leaves it: of size 0, but for the hard
-    case, in which it is free along a direction.
-    """
-
-    value: float
-    multipliers: Floats
-    centre: Floats
-    spread: Floats
-
-    def mean(self, q: Quadratic) -> float:
-        """What q is at the minimiser, if that is a mixture."""
-        return q(self.centre) + float(np.sum(q.matrix * self.spread))
-
-
-def _dual(objective: Quadratic, constraints: Sequence[Quadratic], finest: float) -> _Dual:
-    r"""Maximise over x >= 0 the bound :math:`\varphi(x) = \min_u\, objective(u) + \sum_k x_k\, constraint_k(u)`.
-
-    Newton's method on phi / tau + log det M + sum log x_k, tau to 0, where M is the matrix of the minimised function.
-    All iterates have M positive definite, so each certifies its phi, and no case is hard. In coordinates in which the
-    objective and the set are of size one and the constraints diagonal, a step costs one Cholesky factorisation with
-    its inverse.
-
-    References
-    ----------
-    Boyd, S., Vandenberghe, L. (2004). Convex optimization, appendix B (S-procedure) and chapter 11 (barriers).
-    """
-    size = len(objective.linear)
-    diagonals = np.array([np.diagonal(q.matrix) for q in constraints])
-    edges, heights = np.array([q.linear for q in constraints]), np.array([q.constant for q in constraints])
-    # First equal ones, so large that objective and constraints together are convex.
-    least = float(np.min(np.sum(diagonals, axis=0)))
-    x = np.full(len(constraints), 2 * float(np.linalg.norm(objective.matrix, 2)) / least + 1.0)
-    here = _bound(objective, diagonals, edges, heights, x)
-    if here is None:  # the set is so thin that its own matrix is singular: only the trivial bound
-        return _Dual(-math.inf, x, np.zeros(size), np.zeros((size, size)))
-    weight, settled = 1.0 / size, True  # the determinant grows with the size and would push the centre far out
-    while weight > finest and settled:
-        weight, settled = weight * _SHRINK, False
-        for _ in range(_STEPS):
-            G = _inverse(here.lower)
-            slopes = diagonals * here.point + edges
-            # The constraints at the minimiser are the derivatives of phi.
-            slope = (slopes + edges) @ here.point + heights
-            slope = slope / weight + diagonals @ np.diagonal(G) + 1 / x
-            bend = 2 / weight * (slopes @ G @ slopes.T) + diagonals @ (G * G) @ diagonals.T + np.diag(1 / x**2)
-            units = 1 / np.sqrt(np.diagonal(bend))  # the multipliers may differ by many orders
-            step = units * np.linalg.lstsq(units[:, None] * bend * units, units * slope)[0]
-            decrement = float(slope @ step)
-            # Not near where a multiplier is 0.
-            start, share, moved = here.merit(weight), min(1.0, 0.7 / max(float(np.max(-step / x)), 1e-300)), None
-            while moved is None and share > 1e-12:
-                tried = _bound(objective, diagonals, edges, heights, x + share * step)
-                # Close to the centre the full step is right, and the merit is rounding.
-                if tried is not None and (decrement < 0.01 or tried.merit(weight) >= start + 0.1 * share * decrement):
-                    moved = tried
-                share /= 2
-            if moved is None:
-                break  # rounding: what was reached counts
-            here, x, settled = moved, moved.x, decrement < 0.1
-            if settled:
-                break
-    return _Dual(here.value, x, here.point, weight * _inverse(here.lower))
-
-
-@dataclass(frozen=True, eq=False)
-class _Bound:
-    """The value phi at x, its minimiser, and the Cholesky factor of M."""
-
-    x: Floats
-    value: float
-    point: Floats
-    lower: Floats
-
-    def merit(self, weight: float) -> float:
-        return float(self.value / weight + 2 * np.sum(np.log(np.diagonal(self.lower))) + np.sum(np.log(self.x)))
-
-
-def _bound(objective: Quadratic, diagonals: Floats, edges: Floats, heights: Floats, x: Floats) -> _Bound | None:
-    """The value phi at x; None where it is minus infinity."""
-    if (x <= 0).any():
-        return None
-    matrix = objective.matrix.copy()
-    np.fill_diagonal(matrix, np.diagonal(matrix) + x @ diagonals)
-    lower, failed = linalg.lapack.dpotrf(matrix, lower=1)
-    if failed:
-        return None
-    edge = objective.linear + x @ edges
-    point = -linalg.lapack.dpotrs(lower, edge, lower=1)[0]
-    return _Bound(x, float(objective.constant + x @ heights + edge @ point), point, lower)
-
-
-def _inverse(lower: Floats) -> Floats:
-    half, _ = linalg.lapack.dpotri(lower, lower=1)  # 0 above the diagonal, as lower is
-    full = half + half.T
-    np.fill_diagonal(full, np.diagonal(half))
-    return np.asarray(full)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 # Points
 
 
-def _candidates(dual: _Dual, local: Region) -> Iterator[Floats]:
-    """The minimiser, and where the main direction of its spread leaves the region on both sides."""
+def _candidates(dual: Dual, local: Region) -> Iterator[Floats]:
+    """The minimiser, and where the direction in which it is free leaves the region on both sides."""
     if not math.isfinite(dual.value):
         return
     first = local.pulled(dual.centre)
     yield first
-    values, vectors = np.linalg.eigh(dual.spread)
-    main = vectors[:, -1] * math.sqrt(max(float(values[-1]), 0.0))
     for sign in (-1, 1):
-        if np.any(main):
-            yield local.pulled(first + sign * 10 * main, first)
+        if np.any(dual.free):
+            yield local.pulled(first + sign * 10 * dual.free, first)
 
 
-def _searched(top: Quadratic, bottom: Quadratic, local: Region, best: Floats, dual: _Dual) -> tuple[Floats, float]:
+def _searched(top: Quadratic, bottom: Quadratic, local: Region, best: Floats, dual: Dual) -> tuple[Floats, float]:
     """Local searches, by an augmented Lagrangian, from the best point and from both ends of the spread."""
     value = top(best) / bottom(best)
     limits = local.constraints

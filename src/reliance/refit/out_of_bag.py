@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Unpack, overload
 
 import numpy as np
@@ -24,8 +26,9 @@ from reliance._core.words import shown
 from reliance.data.checked_arrays import as_array
 from reliance.data.features import Feature
 from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, ModelLike
+from reliance.engine import runners
 from reliance.engine.problems import Problem, prepare
-from reliance.exact.trees import in_order
+from reliance.engine.sending import Desk
 from reliance.inference import identified
 from reliance.inference.summary import Summary
 from reliance.losses.functions import Metric, resolve_all
@@ -37,7 +40,7 @@ from reliance.refit.bag_inference import Sums
 from reliance.refit.bag_pairs import left_out, make_pairs
 from reliance.refit.bag_trees import check_fitted_on
 from reliance.refit.bagged import Bag, read_bag
-from reliance.results import importance as results
+from reliance.results import gathered as results
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results, one_or_all
 
@@ -116,6 +119,8 @@ def out_of_bag_importance(
         tree's shares of classes, which are often 0 and 1: then it is clipped.
     weights : array (n,), optional
         Weights of the rows' losses within each tree; trees count equally.
+    keep : str or sequence of str
+        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes.
 
     Returns
     -------
@@ -246,21 +251,59 @@ def _summed(
     sums = [Sums.empty(p, problem.n, len(outside), "rows" in problem.keep) for _ in problem.losses]
     evaluations = np.zeros(p, dtype=np.int64)
 
-    def of_some(some: dict[int, Indices]) -> Measured:
-        pairs = make_pairs(some, problem.n, problem.key, draws, problem.host_weights, len(outside))
-        return measured(problem, bag, table, pairs, features)
-
-    # Trees answer on several threads; other members may not be made for it. Sums are added in the members' order.
-    workers = threads.available() if bag.of_trees else 1
-    most = min(_MOST_USES[bag.of_trees], problem.memory // (_USE_BYTES * workers))
-    for found in in_order(of_some, _chunks(outside, p * draws, most), workers):
-        evaluations += np.bincount(found.uses.feature, minlength=p)
-        block = max(block, found.block)
-        for own, losses, change in zip(sums, found.base_losses, found.changes, strict=True):
-            own.add(found.pairs, first, losses, found.uses, change)
-        first += len(found.pairs.members)
-        advance(p * found.pairs.donor.size)
+    # Nobody asked for workers: trees answer on several threads all the same. Sums are added in the members' order.
+    own_threads = threads.available() if bag.of_trees and problem.run.workers is None else 1
+    most = min(_MOST_USES[bag.of_trees], problem.memory // (_USE_BYTES * own_threads))
+    job = _Members(dataclasses.replace(problem, run=Run()), bag, table, outside, draws, features, most)
+    run = dataclasses.replace(problem.run, workers=own_threads) if own_threads > 1 else problem.run
+    with runners.opened(run) as runner:
+        for _, found in runner.each(job, advance):
+            evaluations += np.bincount(found.uses.feature, minlength=p)
+            block = max(block, found.block)
+            for own, losses, change in zip(sums, found.base_losses, found.changes, strict=True):
+                own.add(found.pairs, first, losses, found.uses, change)
+            first += len(found.pairs.members)
     return sums, evaluations, block
+
+
+@dataclass(frozen=True, eq=False)
+class _Members:
+    """The job: some members at a time, whose replacements are at most ``most``."""
+
+    problem: Problem
+    bag: Bag
+    table: HostArray
+    outside: dict[int, Indices]
+    draws: int
+    features: tuple[Feature, ...]
+    most: int
+
+    def items(self) -> Iterator[dict[int, Indices]]:
+        return _chunks(self.outside, len(self.features) * self.draws, self.most)
+
+    def do(self, some: dict[int, Indices], desk: Desk, advance: Callable[[int], None]) -> Measured:
+        problem = self.problem
+        pairs = make_pairs(some, problem.n, problem.key, self.draws, problem.host_weights, len(self.outside))
+        found = measured(problem, self.bag, self.table, pairs, self.features)
+        advance(self.size(some))
+        return found
+
+    def size(self, some: dict[int, Indices]) -> int:
+        return len(self.features) * self.draws * sum(map(len, some.values()))
+
+    @property
+    def on_threads(self) -> bool:
+        """Trees answer on several threads; other members may not be made for it."""
+        return self.bag.of_trees
+
+    def here(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def away(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def sent(self) -> dict[str, object]:
+        return {"forest": self.problem.model.source}
 
 
 def _chunks(outside: dict[int, Indices], uses: int, most: int) -> Iterator[dict[int, Indices]]:

@@ -19,6 +19,7 @@ from reliance._core.kinds import Array
 from reliance._core.run import Run, only, resolved
 from reliance._core.words import short, shown
 from reliance.data.passed import FitLike, Fits, ModelLike, RowsLike
+from reliance.engine import sending
 from reliance.models.calling import name_of
 from reliance.models.modules import is_torch_module
 
@@ -88,7 +89,7 @@ def run(tasks: Sequence[Task[T]], settings: Run | None, advance: Callable[[int],
     known = resolved(settings)
     workers = threads.cores() if known.workers == -1 else known.workers
     own = ThreadPoolExecutor(workers) if isinstance(workers, int) and workers > 1 else None
-    pool = own if workers is None or isinstance(workers, int) else workers
+    pool = own if workers is None or isinstance(workers, int) else sending.as_executor(workers)
     # What the call says of memory and blocks holds in its refits, in other threads and processes, too.
     at_once = getattr(pool, "_max_workers", 1)  # of other executors the number is not known
     inside = functools.partial(_within, replace(known, workers=None), at_once)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -180,8 +181,9 @@ def _curve_words(name: str, curve: Curve, output: int | None) -> str:
 def linear_class(question: Question, before: Mapping[str, Any]) -> Part:
     """The range of reliance over all linear models that predict these rows well."""
     _check_regression(question, before)
-    options = {"features": question.features, "names": question.names, "rng": question.key, "run": question.run}
-    result = model_class_reliance(LinearClass(), question.X, question.y, epsilon=EPSILON, **options)
+    options = {"features": question.features, "names": question.names, "rng": question.key}
+    run = None if question.run is None else replace(question.run, workers=None)
+    result = model_class_reliance(LinearClass(), question.X, question.y, epsilon=EPSILON, run=run, **options)
     shown = result._taken(np.argsort(-result.achieved_lower, kind="stable"))
     parts = [
         ("Least", "Loss with values from other rows over loss, for the model that relies least.", shown.lower),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from reliance._core.checks import check_draws
-from reliance._core.run import Run, without_workers
+from reliance._core.run import Run, resolved
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import listed, short, shown
 from reliance.data import rows as data
@@ -106,7 +106,7 @@ def asked(
     """The question, checked: what is wrong with an argument is said before the work begins."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError("report draws with matplotlib, which is not installed: pip install matplotlib")
-    without_workers(run)
+    resolved(run)
     if isinstance(loss, list | tuple):
         raise ValueError(f"loss={shown(loss)} is a list: a report is about one loss, so pass one")
     if loss is not None:

@@ -1,0 +1,280 @@
+"""Jobs that other processes do: what all of their items need is sent once and kept there, each large array once a call.
+
+Large arrays of NumPy go to files that workers of the same machine map into their memory, or to the workers of a dask
+cluster; everything else is one pickle that names them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import itertools
+import pickle
+import tempfile
+import threading
+import types
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar
+
+import numpy as np
+
+from reliance._core import threads
+from reliance._core.kinds import HostArray
+from reliance._core.run import within_worker
+from reliance._core.words import short
+from reliance.models.calling import name_of
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer", covariant=True)
+Kept = TypeVar("Kept")
+Advance: TypeAlias = Callable[[int], None]
+# A job's key, its pickle or where that is, and its large arrays or where they are.
+Parcel: TypeAlias = tuple[str, Any, list[Any]]
+
+# Arrays of at least so many bytes are sent by themselves.
+_LARGE = 2**20
+
+
+class Desk:
+    """What a worker keeps from one item to the next: a buffer, say."""
+
+    def __init__(self) -> None:
+        self.key: object = None
+        self.value: Any = None
+
+    def kept(self, key: object, make: Callable[[], Kept]) -> Kept:
+        """What was made for the same key last time, or made now."""
+        if self.key != key:
+            self.key = self.value = None  # makes room first
+            self.value = make()
+            self.key = key
+        kept: Kept = self.value
+        return kept
+
+
+class Job(Protocol[Item, Answer]):
+    """Items that can be done by anybody, in any order."""
+
+    def items(self) -> Iterator[Item]: ...
+    def do(self, item: Item, desk: Desk, advance: Advance) -> Answer: ...
+    def size(self, item: Item) -> int:
+        """In the units of the progress."""
+        ...
+
+    @property
+    def on_threads(self) -> bool:
+        """Whether several threads can do items at the same time."""
+        ...
+
+    def here(self) -> AbstractContextManager[None]:
+        """What surrounds the work of another thread."""
+        ...
+
+    def away(self) -> AbstractContextManager[None]:
+        """What surrounds the work of another process."""
+        ...
+
+    def sent(self) -> Mapping[str, object]:
+        """What of the user's has to reach other processes, with the words that name it."""
+        ...
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# From here
+
+
+class Sender(Protocol):
+    """Puts jobs where workers find them."""
+
+    def send(self, job: Job[Any, Any]) -> Parcel: ...
+
+
+class Files:
+    """For other processes of this machine, or of those that see the same folder for temporary files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.count = folder, itertools.count()
+        self.known: dict[int, tuple[HostArray, Path]] = {}  # with the array, so that its identity is not used again
+
+    def send(self, job: Job[Any, Any]) -> Parcel:
+        pickled, large = _packed(job)
+        path = self.folder / f"{next(self.count)}.pickle"
+        path.write_bytes(pickled)
+        return f"{self.folder}/{path.name}", path, [self._written(array) for array in large]
+
+    def _written(self, array: HostArray) -> Path:
+        if id(array) not in self.known:
+            path = self.folder / f"{next(self.count)}.npy"
+            np.save(path, array, allow_pickle=False)
+            self.known[id(array)] = array, path
+        return self.known[id(array)][1]
+
+
+@contextmanager
+def files() -> Iterator[Files]:
+    with tempfile.TemporaryDirectory(prefix="reliance-", ignore_cleanup_errors=True) as folder:
+        yield Files(Path(folder))
+
+
+class Scattered:
+    """For the workers of a dask cluster: every one of them has a copy, so that a lost one takes nothing with it."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.known: dict[int, tuple[HostArray, Any]] = {}
+
+    def send(self, job: Job[Any, Any]) -> Parcel:
+        pickled, large = _packed(job)
+        return uuid.uuid4().hex, self._put(pickled), [self._scattered(array) for array in large]
+
+    def _scattered(self, array: HostArray) -> Any:
+        if id(array) not in self.known:
+            self.known[id(array)] = array, self._put(array)
+        return self.known[id(array)][1]
+
+    def _put(self, value: object) -> Any:
+        try:
+            return self.client.scatter(value, broadcast=True, hash=False)
+        except (OSError, RuntimeError, TimeoutError) as error:  # closed, gone, or without workers
+            raise lost(error) from error
+
+
+def is_dask(workers: object) -> TypeGuard[Any]:
+    """Whether it is a client of dask's, without importing it."""
+    return all(callable(getattr(workers, name, None)) for name in ("scatter", "submit", "nthreads"))
+
+
+def as_executor(workers: Any) -> Executor:
+    """An executor as it is, a dask client as one."""
+    executor: Executor = workers.get_executor(pure=False) if is_dask(workers) else workers
+    return executor
+
+
+def dask_workers(client: Any) -> int:
+    """How many items a cluster does at once."""
+    try:
+        counts: dict[str, int] = client.nthreads()
+    except Exception as error:  # whatever a client says that is closed, or whose scheduler is gone
+        raise lost(error) from error
+    return max(1, sum(counts.values()))
+
+
+def lost(error: BaseException) -> RuntimeError:
+    """What is said when those who do the work are gone."""
+    reason = short(str(error) or type(error).__name__, 90)
+    return RuntimeError(
+        f"the workers of run=rl.Run(workers=...) are lost ({reason}): a process may have been killed, for want of "
+        "memory, say; make a new pool or cluster, perhaps with fewer workers, and call again"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pickles
+
+
+def _pickler() -> type[pickle.Pickler]:
+    """That of cloudpickle, which sends also functions of a session or a notebook; joblib has a copy of it."""
+    try:
+        from cloudpickle import Pickler
+    except ImportError:
+        try:
+            from joblib.externals.cloudpickle import Pickler
+        except ImportError:
+            raise ImportError(
+                "workers in other processes are sent their work by cloudpickle, which is not installed: pip install "
+                "cloudpickle, or use threads, rl.Run(workers=2)"
+            ) from None
+    found: type[pickle.Pickler] = Pickler
+    return found
+
+
+def _packed(job: Job[Any, Any]) -> tuple[bytes, list[HostArray]]:
+    """The pickle of a job, and the large arrays that it names by their number."""
+    large: dict[int, tuple[int, HostArray]] = {}
+    base = _pickler()
+
+    class Packer(base):  # type: ignore[valid-type, misc]  # imported when it is needed
+        def persistent_id(self, value: object) -> int | None:
+            if type(value) is not np.ndarray or value.nbytes < _LARGE or value.dtype.hasobject:
+                return None
+            return large.setdefault(id(value), (len(large), value))[0]
+
+        def reducer_override(self, value: object) -> Any:
+            if isinstance(value, types.ModuleType):  # namespaces of arrays
+                return importlib.import_module, (value.__name__,)
+            return super().reducer_override(value)
+
+    buffer = io.BytesIO()
+    try:
+        Packer(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(job)
+    except Exception as error:
+        raise _unsendable(job, error) from error
+    return buffer.getvalue(), [array for _, array in large.values()]
+
+
+def _unsendable(job: Job[Any, Any], error: Exception) -> TypeError:
+    what, reason = "the work", error
+    for words, value in job.sent().items():
+        try:
+            _pickler()(io.BytesIO(), protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+        except Exception as own:
+            what, reason = f"{words} ({short(name_of(value), 60)})", own
+            break
+    return TypeError(
+        f"{what} cannot be sent to another process ({short(str(reason), 80)}): use threads, rl.Run(workers=2), "
+        "which share it, or a model that can be pickled, such as a function at the top level of a module"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# There
+
+
+class _Loader(pickle.Unpickler):
+    def __init__(self, pickled: bytes, large: list[Any]) -> None:
+        super().__init__(io.BytesIO(pickled))
+        self.large = large
+
+    def persistent_load(self, number: Any) -> HostArray:
+        found = self.large[number]
+        return np.asarray(np.load(found, mmap_mode="r")) if isinstance(found, Path) else found
+
+
+# The last job of this process, and for each of its threads a desk.
+_loading = threading.Lock()
+_last: tuple[str, Any] = ("", None)
+_desks = threading.local()
+
+
+def _loaded(key: str, pickled: Any, large: list[Any]) -> Job[Any, Any]:
+    global _last
+    with _loading:
+        if _last[0] != key:
+            _last = ("", None)
+            data = pickled.read_bytes() if isinstance(pickled, Path) else pickled
+            try:
+                _last = (key, _Loader(data, large).load())
+            except Exception as error:
+                raise TypeError(
+                    f"a worker process cannot load the work it was sent ({short(str(error), 120)}): model and losses "
+                    "must be importable there, in the same versions"
+                ) from error
+        job: Job[Any, Any] = _last[1]
+        return job
+
+
+def perform(key: str, pickled: Any, large: list[Any], workers: int, item: Any) -> Any:
+    """One item of a job, in a worker process."""
+    job = _loaded(key, pickled, large)
+    if getattr(_desks, "key", "") != key:
+        _desks.key, _desks.desk = key, Desk()
+    with within_worker(), threads.shared(workers), threads.limited(threads.available()), job.away():
+        return job.do(item, _desks.desk, _ignored)
+
+
+def _ignored(size: int) -> None:
+    """The process that has sent the item counts it when it is done."""
