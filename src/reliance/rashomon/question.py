@@ -135,11 +135,18 @@ def ask(
         )
     if isinstance(run, Run) and run.block is not None:
         raise ValueError(f"run has block={shown(run.block)}: a class of models has no blocks of rows; leave it out")
+    if isinstance(run, Run) and run.device is not None:
+        raise ValueError(f"run has device={shown(str(run.device))}: pass X on that device, for a class needs all rows")
     if isinstance(run, Run) and run.workers is not None:
         raise ValueError(
             f"run has workers={shown(run.workers)}: the models of a class are searched in one thread; leave workers out"
         )
     settings = resolved(run)
+    if settings.checkpoint is not None or settings.ends_early:
+        raise ValueError(
+            "run has checkpoint=, deadline= or on_interrupt=: searches in a class of models are not cut into units "
+            "that could be kept, or that a call could end with; leave it out"
+        )
     check_progress(progress)
     rows = read(X, y, features=features, names=names)
     data = _class_data(rows, model_class, resolve_key(rng), settings.bytes)
