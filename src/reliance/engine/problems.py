@@ -145,13 +145,16 @@ def prepare(
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
     keeps: Sequence[str] = ("rows",),
+    clusters: object = None,
+    fewest: int = 2,
 ) -> Problem:
-    """Check the arguments that all methods share; ``keeps`` is what the method can keep."""
+    """Check the arguments that all methods share; ``keeps`` is what the method can keep, ``fewest`` rows it needs."""
     if isinstance(loss, Mapping):
-        return _of_tasks(model, X, tasks.read(loss, y), features, weights, rng, run, names, _checked_keep(keep, keeps))
+        kept, asked = _checked_keep(keep, keeps), tasks.read(loss, y)
+        return _of_tasks(model, X, asked, features, weights, clusters, rng, run, names, kept)
     named, settings = None if loss is None else resolve_all(loss), resolved(run)
     # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
-    behind, rows = _read(model, X, y, features, weights, names, run)
+    behind, rows = _read(model, X, y, features, weights, clusters, names, run, fewest)
     losses = (default_loss(model, rows.y),) if named is None else named
     memory, block, device = settings.bytes, settings.block, settings.device
     found = assembled(behind, rows, losses, key=resolve_key(rng), memory=memory, block=block, device=device)
@@ -165,20 +168,22 @@ def _read(
     y: object,
     features: FeaturesLike,
     weights: object,
+    clusters: object,
     names: Sequence[str] | None,
     run: Run | None,
+    fewest: int = 2,
 ) -> tuple[object, Rows]:
     """Rows as they are given, or, if features are inside the model, rows of what is there and the model behind it."""
     from reliance.engine import inside  # it evaluates problems, which are made here
 
     if inside.is_inside(model):
-        return inside.opened(model, X, y, features, weights, names, run)
-    return model, data.read(X, y, features=features, weights=weights, names=names)
+        return inside.opened(model, X, y, features, weights, clusters, names, run)
+    return model, data.read(X, y, features=features, weights=weights, names=names, clusters=clusters, fewest=fewest)
 
 
 def behind(model: object, X: object, run: Run | None, memory: int) -> Problem:
     """A model on further rows, which nobody judges; of a model whose features are inside it, what is there."""
-    found, rows = _read(model, X, None, None, None, None, run)
+    found, rows = _read(model, X, None, None, None, None, None, run)
     return assembled(found, rows, (), key=0, memory=memory)
 
 
@@ -188,6 +193,7 @@ def _of_tasks(
     asked: tuple[Task, ...],
     features: FeaturesLike,
     weights: object,
+    clusters: object,
     rng: RandomState,
     run: Run | None,
     names: Sequence[str] | None,
@@ -196,7 +202,7 @@ def _of_tasks(
     """Several outputs of a network, each with labels and a loss of its own: side by side in one array."""
     settings = resolved(run)
     whole = several_outputs.side_by_side(model, asked)
-    network, rows = _read(whole, X, None, features, weights, names, run)
+    network, rows = _read(whole, X, None, features, weights, clusters, names, run)
     moved = network is not whole  # inside the network rows are where it is, wherever they came from
     labels = tuple(data.labels(rows, one.y, f"y of {one.loss.name!r}", moved) for one in asked)
     key, losses = resolve_key(rng), tuple(one.loss for one in asked)

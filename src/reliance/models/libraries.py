@@ -191,6 +191,12 @@ class Voting(Protocol):
     _weights_not_none: Sequence[float] | None
 
 
+class Several(Protocol):
+    """Fitted models of scikit-learn, one for each output."""
+
+    estimators_: Sequence[object]
+
+
 class LightgbmBooster(Protocol):
     """A booster of LightGBM."""
 

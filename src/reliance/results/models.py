@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from reliance import inference, plots
 from reliance._core.words import told_apart
 from reliance.results import export, files
-from reliance.results.comparisons import Delta
+from reliance.results.delta import Delta
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results
 
