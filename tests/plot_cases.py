@@ -79,6 +79,17 @@ def delta():
     return Delta(NAMES, VALUES, np.full(4, 0.1), np.full(4, 30.0))
 
 
+def ranks():
+    first, last = np.array([2, 4, 3, 1]), np.array([2, 4, 4, 3])
+    return rl.Ranks(NAMES, VALUES, first, last, np.zeros((4, 4), dtype=bool), 0.9)
+
+
+def pooled():
+    ones = np.ones(4)
+    rest = (0.01 * ones, 0.0 * ones, 0.1 * ones, 30.0 * ones, 0.0 * ones)
+    return rl.Pooled(NAMES, VALUES, "difference", *rest, 1.0, 50, 5, "permutation_importance", "squared_error")
+
+
 def linear():
     return rl.LinearImportance(NAMES, VALUES, 2.0 * VALUES, 3.0 * VALUES, "range", 9)
 
@@ -108,6 +119,8 @@ KINDS = [
     (importance, ["bar", "box", "violin", "curve", "beeswarm", "image"]),
     (relative, ["bar"]),
     (delta, ["bar"]),
+    (ranks, ["range"]),
+    (pooled, ["bar"]),
     (class_reliance, ["range"]),
     (splits, ["box", "violin", "bar"]),
     (impact, ["bar", "quantiles"]),

@@ -17,6 +17,7 @@ from sklearn.linear_model import (
     SGDClassifier,
     TweedieRegressor,
 )
+from sklearn.multiclass import OneVsRestClassifier
 
 import reliance as rl
 from reliance.exact import additive_pieces, additive_sums
@@ -165,6 +166,30 @@ def test_generalised_linear_models_equal_the_plain_route(case):
         assert_same(found[loss], plain[loss])
 
 
+SEVERAL = {
+    "softmax": (LogisticRegression(), ["log_loss", "cross_entropy"]),
+    "discriminant": (LinearDiscriminantAnalysis(), ["log_loss"]),
+    "one against the rest": (OneVsRestClassifier(LogisticRegression()), ["log_loss"]),
+    "gradient descent": (SGDClassifier(loss="log_loss", random_state=0), ["log_loss"]),
+    "several outputs": (Ridge(), ["squared_error"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "n"), [*((case, 150) for case in SEVERAL), ("softmax", 1100), ("several outputs", 1100)]
+)
+def test_several_scores_equal_the_plain_route(case, n):
+    model, losses = SEVERAL[case]
+    X, score, w = data(n)
+    y = np.stack([score, score**2], axis=1) if case == "several outputs" else np.digitize(score, [-0.5, 0.5])
+    model.fit(X, y)
+    for loss in losses:
+        features = [0, 1, (0, 2), 3] if n < 1000 else [0]
+        found, plain = both(model, X, y, loss=loss, weights=w, features=features, keep=["rows"])
+        assert found.routes == ("additive", "additive", "plain", "unused")[: len(features)]
+        assert_same(found, plain)
+
+
 def test_log_loss_of_2000_rows_is_that_of_a_double_loop():
     X, score, _ = data(2000)
     y = (score > 0).astype(int)
@@ -227,7 +252,19 @@ def test_a_loss_of_your_own_is_taken_if_it_is_smooth():
             rl.model_reliance(model, X, score, loss=loss, features=[0], route=r, keep="rows") for r in ("auto", "plain")
         )
         assert found.routes == (route,)
+        assert ("not smooth" in found.why_routes[0]) == (route == "plain")
         assert_same(found, plain)
+
+
+def test_a_jump_at_a_level_is_seen():
+    """Of a model that fits, the losses of all rows jump at their own values."""
+    X = np.random.default_rng(0).normal(size=(1200, 2))
+    X[:, 1] = X[:, 1] > 0
+    model = Ridge(alpha=1e-9).fit(X, X.sum(axis=1))
+    found = rl.model_reliance(
+        model, X, X.sum(axis=1), loss=lambda y, p: (y > p) * 1.0, compare="difference", features=[1]
+    )
+    assert found.routes == ("distinct",)
 
 
 @pytest.mark.once_per_device
@@ -271,5 +308,3 @@ def test_what_predicts_in_its_own_way_is_called():
     X, score, _ = data(60)
     y = (score > 0).astype(int)
     assert "additive" not in rl.model_reliance(Bounded().fit(X, y), X, y, loss="log_loss").routes
-    three = LogisticRegression().fit(X, np.digitize(score, [-0.5, 0.5]))
-    assert "additive" not in rl.model_reliance(three, X, np.digitize(score, [-0.5, 0.5]), loss="log_loss").routes

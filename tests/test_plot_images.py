@@ -60,6 +60,8 @@ PICTURES = {
     "sets_bar": (cases.relative, {}),
     "sets_by_set": (cases.relative, {"by": "set", "marks": {"true": np.ones((2, 4))}}),
     "delta_bar": (cases.delta, {}),
+    "ranks_range": (cases.ranks, {}),
+    "pooled_bar": (cases.pooled, {}),
     "class_range": (known_reference, {}),
     "splits_box": (cases.splits, {}),
     "splits_violin": (cases.splits, {"kind": "violin"}),

@@ -346,3 +346,11 @@ def test_coverage(case):
     assert np.all(inside / runs > 0.925), inside / runs
     wide = np.sqrt(np.mean(np.square(errors), axis=0)) / np.std(values, axis=0)
     assert np.all((wide > 0.9) & (wide < 1.15)), wide
+
+
+def test_one_row_alone():
+    both = rl.local_importance(model, X[:2], Y[:2], features=MASKS, replace=rl.Donors(OTHERS))
+    one = rl.local_importance(model, X[:1], Y[:1], features=MASKS, replace=rl.Donors(OTHERS))
+    np.testing.assert_allclose(one.values, both.values[:1])
+    with pytest.raises(ValueError, match="at least 2"):
+        rl.permutation_importance(model, X[:1], Y[:1], features=MASKS, replace="zero")

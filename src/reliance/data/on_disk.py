@@ -70,6 +70,6 @@ def beside(given: object, name: str, rows: Streamed) -> Array | None:
         return None
     source = None if isinstance(given, str | np.ndarray) else opened(given)
     values = as_array(given if source is None else source.rows(0, source.shape[0]), name)
-    if arrays.namespace(values) is rows.xp:
+    if arrays.namespace(values) is rows.xp and arrays.device(values) == rows.device:
         return values
     return arrays.from_host(arrays.to_host(values), rows.xp, rows.device)

@@ -90,7 +90,6 @@ class Mapped(_Arrays):
     """A memory map, or a view of one; its pages are given back as it is read, so that they do not pile up."""
 
     array: HostArray
-    memory: mmap.mmap
     _read: list[int] = field(default_factory=lambda: [0], repr=False)
 
     def rows(self, start: int, stop: int) -> HostArray:
@@ -98,42 +97,46 @@ class Mapped(_Arrays):
         self._read[0] += found.nbytes
         if self._read[0] > PIECE:
             self._read[0] = 0
+            memory = _map_of(self.array)
             # Of a private map (mode "c") pages that were written to are nowhere else.
-            if hasattr(mmap, "MADV_DONTNEED") and getattr(self.array, "mode", "c") != "c":
-                self.memory.madvise(mmap.MADV_DONTNEED)
+            if memory is not None and hasattr(mmap, "MADV_DONTNEED") and getattr(self.array, "mode", "c") != "c":
+                memory.madvise(mmap.MADV_DONTNEED)
         return found
 
     def whole(self) -> HostArray | None:
         return self.array
 
 
-def mapped(x: object) -> Mapped | None:
-    if not isinstance(x, np.ndarray) or x.nbytes <= SMALL_MAP or x.ndim < 2:
-        return None
+def _map_of(x: HostArray) -> mmap.mmap | None:
     base: object = x
     while isinstance(base, np.ndarray):
         base = base.base
-    if not isinstance(base, mmap.mmap):
+    return base if isinstance(base, mmap.mmap) else None
+
+
+def mapped(x: object) -> Mapped | None:
+    if not isinstance(x, np.ndarray) or x.nbytes <= SMALL_MAP or x.ndim < 2 or _map_of(x) is None:
         return None
-    return Mapped("memory map", "np.array(X)", x.shape, x.dtype, x, base)
+    return Mapped("memory map", "np.array(X)", x.shape, x.dtype, x)
 
 
 @dataclass(frozen=True)
 class Held(_Arrays):
-    """An array of the host, for a model on a device that does not hold it."""
+    """An array or tensor of the host, for a model on a device to which it goes in blocks."""
 
-    array: HostArray
+    array: Array
 
     def rows(self, start: int, stop: int) -> HostArray:
-        return self.array[start:stop]
+        return arrays.to_host(self.array[start:stop, ...])
 
     def columns(self, columns: Sequence[int]) -> HostArray | None:
-        return self.array.reshape(len(self.array), -1)[:, list(columns)]
+        return np.stack([arrays.to_host(self.array[:, j]) for j in columns], axis=1)
 
 
-def held(array: HostArray) -> Held:
-    remedy = "X on the device"
-    return Held("host array for a model on a device", remedy, array.shape, array.dtype, array)
+def held(array: Array) -> Held:
+    """Rows (n, P) on the host."""
+    shape, dtype = tuple(map(int, array.shape)), arrays.to_host(array[:0, ...]).dtype
+    return Held("host array for a device", "X on the device", shape, dtype, array)
 
 
 @dataclass(frozen=True)

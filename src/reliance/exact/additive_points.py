@@ -16,8 +16,9 @@ Floats = NDArray[np.float64]
 # F: labels (m, ...) and scores (m,) to losses (m,).
 LossAt: TypeAlias = Callable[[HostArray, Floats], Floats]
 
-# Chebyshev points in an interval: the work of rows and donors grows with it, the number of intervals only the tables.
-ORDER = 10
+# Chebyshev points in an interval. The work of rows and donors grows with it, the number of intervals only the tables;
+# but where every row has a table of its own, the fewest points in all are the best.
+ORDER, HIGH_ORDER = 10, 28
 # Rounding of losses, in units in the last place of the largest.
 UNITS, EPS = 8.0, float(np.finfo(np.float64).eps)
 # Rows that are looked at before all of them are.
@@ -115,21 +116,21 @@ class Points:
         return np.asarray(self.shares.reshape(-1, self.order).sum(axis=1))
 
     @classmethod
-    def on_panels(cls, numbers: Floats, width: float) -> Points:
+    def on_panels(cls, numbers: Floats, width: float, order: int = ORDER) -> Points:
         """Intervals of a length, or one that holds all numbers if that is shorter."""
         span = float(np.ptp(numbers)) * (1.0 + 8.0 * EPS)
-        panels = Panels.of(numbers, min(width, span) or 1.0, ORDER)
+        panels = Panels.of(numbers, min(width, span) or 1.0, order)
         counts = np.bincount(panels.place, minlength=len(panels.centres))
-        return cls(panels, np.repeat(counts / (len(numbers) * ORDER), ORDER), ORDER)
+        return cls(panels, np.repeat(counts / (len(numbers) * order), order), order)
 
     @classmethod
     def themselves(cls, numbers: Floats) -> Points:
         return cls(Themselves(numbers), np.full(len(numbers), 1.0 / len(numbers)), 0)
 
     @classmethod
-    def fewest(cls, numbers: Floats, width: float) -> Points:
+    def fewest(cls, numbers: Floats, width: float, order: int = ORDER) -> Points:
         """Intervals, levels, or the numbers themselves, whichever has the fewest points."""
-        panels = cls.on_panels(numbers, width)
+        panels = cls.on_panels(numbers, width, order)
         n, most = len(numbers), min(len(panels.at), len(numbers))
         if len(np.unique(numbers[:: max(n // (8 * most), 1)])) <= most:  # a glance: sorting all of them takes longer
             levels, place = np.unique(numbers, return_inverse=True)
@@ -155,6 +156,11 @@ class RowPoints:
     points: Points
     labels: tuple[HostArray, ...]
     mix: Floats
+
+    @property
+    def donor_order(self) -> int:
+        """Points of donors in an interval that suit these rows."""
+        return HIGH_ORDER if len(self.points.at) == len(self.mix) else ORDER
 
 
 def row_points(loss: LossAt, sides: Sides, make: Callable[[Floats], Points]) -> RowPoints:

@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 TOLERANCE = 1e-11
 # Entries of tables that are held together, and of all tables of a feature but those of its rows themselves.
 _TOGETHER, _MOST_CELLS = 2**18, 2**24
-# How often the intervals are halved at most.
-_HALVINGS = 10
+# How often the intervals are halved at most, and by which part of their length points are tried beside what is lent.
+_HALVINGS, _ASIDE = 10, 0.25
 
 
 def chosen_width(loss: LossAt, sides: Sides) -> float | None:
@@ -36,9 +36,11 @@ def chosen_width(loss: LossAt, sides: Sides) -> float | None:
     None: no length serves, so the loss is not smooth in the score.
     """
     some, width = sides.sample(), sides.reach
+    span, turns = float(np.ptp(some.lent)), np.where(np.arange(some.n) % 2, 1.0, -1.0)
     for _ in range(_HALVINGS + 1):
         rows = row_points(loss, some, partial(Points.on_panels, width=width))
-        donors = Points.on_panels(some.lent, width)
+        # A little aside of the donors: intervals reach beyond them, and what happens just at a level shows.
+        donors = Points.on_panels(some.lent + _ASIDE * min(width, span) * turns, width, rows.donor_order)
         if len(rows.labels) * len(rows.points.at) * len(donors.at) > _MOST_CELLS:
             return None
         if _tables(loss, some, rows, donors).missed <= TOLERANCE:
@@ -58,7 +60,7 @@ def moments(loss: LossAt, sides: Sides, width: float | None) -> tuple[Moments, f
         donors = Points.themselves(sides.lent)
     else:
         rows = row_points(loss, sides, partial(Points.fewest, width=width))
-        donors = Points.fewest(sides.lent, width)
+        donors = Points.fewest(sides.lent, width, rows.donor_order)
     found, n = _tables(loss, sides, rows, donors), sides.n
     # The tables hold changes from the score with the mean of what is lent: a row's own change is taken off.
     own = loss(sides.labels, sides.kept + sides.lent) - loss(sides.labels, sides.kept)

@@ -14,6 +14,7 @@ from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import listed, shown
+from reliance.data.clusters import ClustersLike
 from reliance.data.passed import DataLike, FeaturesLike, LossLike, ModelLike
 from reliance.engine.evaluation import Evaluation, evaluating
 from reliance.engine.problems import Problem, prepare
@@ -42,6 +43,7 @@ def compare_models(
     compare: str = "difference",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -91,7 +93,7 @@ def compare_models(
     moved: list[Floats] = []
     for name, model in asked.items():
         with by_model.about(name):
-            problem = prepare(model, X, y, features, loss, weights, key, run, names)
+            problem = prepare(model, X, y, features, loss, weights, key, run, names, clusters=clusters)
             plan = _plan(problem, draws) if plan is None else plan
             found[name], psi = _measured(problem, plan, compare, progress, quiet=bool(found))
             moved.append(psi)
@@ -142,7 +144,7 @@ def _measured(problem: Problem, plan: Plan, compare: str, progress: Progress, qu
 def _influences(evaluation: Evaluation, part: Part, compare: str) -> Floats:
     """Psi of each feature: nan under a metric that says nothing about rows, or where too few rows say anything."""
     problem, reading = evaluation.problem, part.readings[0]
-    units, nothing = part.plan.units, np.zeros(problem.n)
+    units = freedom.units_of(problem, part.plan)
     supports = freedom.supports(problem, part.plan)[0]
     known = has_rows(problem.losses[0])
     found = []
@@ -155,8 +157,9 @@ def _influences(evaluation: Evaluation, part: Part, compare: str) -> Floats:
             part.plan.part(feature),
             compare,
             keep_rows=False,
-            effect=nothing,
             support=supports[feature.name],
+            clusters=problem.rows.clusters,
+            keep_influence=True,
         )
         psi = summary.influence if known else None
         found.append(np.full(units, np.nan) if psi is None else psi)

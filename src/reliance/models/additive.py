@@ -178,6 +178,10 @@ class AdditiveForm:
     labels: str = "none"
     identity: bool = False
 
+    def score(self, flat: Array) -> Floats:
+        """``(m,)`` of rows ``(m, P)``."""
+        return self.effect(flat, range(int(flat.shape[1]))) + self.intercept
+
 
 def of_coefficients(
     coef: Floats,

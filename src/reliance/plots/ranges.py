@@ -1,4 +1,4 @@
-"""Ranges of a class of models, as dumbbells: from the good model that relies least to the one that relies most."""
+"""Ranges as dumbbells: from the good model of a class that relies least to the one that relies most, and of ranks."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from reliance.rashomon.results import ClassReliance
+    from reliance.results.ranks import Ranks
 
 _ACHIEVED, _CERTIFIED, _REFERENCE = "achieved by a good model", "certified for all of them", "reference"
 _EXACT = "least and most, exactly"
@@ -76,6 +77,23 @@ def ranges(result: ClassReliance, ax: Axes | None = None, most: int = 30, refere
         title=wording.title(name, len(order), len(result.names)),
         null=inference.null_value(result.compare),
         caption=caption,
+    )
+
+
+def rank_ranges(result: Ranks, ax: Axes | None = None, most: int = 30) -> Axes:
+    """The ranks that each feature may have, the most important on top."""
+    order = style.largest(result.values, most)
+    labels = wording.labels(result.names)
+    ax = style.feature_axes(ax, [labels[k] for k in order])
+    first, last = (ranks[order].astype(np.float64) for ranks in (result.first, result.last))
+    _dumbbells(ax, np.arange(len(order), dtype=np.float64), first, last)
+    ax.locator_params(axis="x", integer=True)
+    caption = f"all sets hold together with probability {result.level:g}"
+    return style.finish(
+        ax,
+        xlabel="rank, 1 the most important",
+        title=wording.title("Ranks", len(order), len(result.names)),
+        caption=wording.caption(caption, style.hidden_labels(ax, len(order))),
     )
 
 

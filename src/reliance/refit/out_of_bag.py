@@ -35,12 +35,13 @@ from reliance.losses.functions import Metric, resolve_all
 from reliance.methods.signatures import Shared
 from reliance.models.calling import name_of
 from reliance.models.default_losses import default_of_trees
+from reliance.refit import running
 from reliance.refit.bag_engine import Measured, measured
 from reliance.refit.bag_inference import Sums
 from reliance.refit.bag_pairs import left_out, make_pairs
 from reliance.refit.bag_trees import check_fitted_on
 from reliance.refit.bagged import Bag, read_bag
-from reliance.results import importance as results
+from reliance.results import gathered as results
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results, one_or_all
 
@@ -119,6 +120,8 @@ def out_of_bag_importance(
         tree's shares of classes, which are often 0 and 1: then it is clipped.
     weights : array (n,), optional
         Weights of the rows' losses within each tree; trees count equally.
+    keep : str or sequence of str
+        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes.
 
     Returns
     -------
@@ -162,6 +165,7 @@ def out_of_bag_importance(
                 "its own: choose a loss of single rows, such as 'squared_error' or 'zero_one'"
             )
     problem = prepare(forest, X, y, features, loss, weights, rng, run, names, keep)
+    running.check_no_folder(problem.run, "members of a forest")
     count = check_draws(draws)
     bag = read_bag(problem.model, _rows(problem, forest))
     table = _table(bag, problem.flat)
