@@ -10,6 +10,7 @@ from reliance.methods.adaptive import Until
 from reliance.methods.compare_models import compare_models
 from reliance.methods.conditional import conditional_model_reliance, relative_importance
 from reliance.methods.drawing import Draws
+from reliance.methods.estimates import Estimate, estimate
 from reliance.methods.extrapolation import extrapolation_check
 from reliance.methods.interactions import interaction_importance
 from reliance.methods.linear import linear_importance
@@ -19,7 +20,14 @@ from reliance.methods.replacement import ablation_importance, model_reliance, pe
 from reliance.methods.replacing import Donors
 from reliance.methods.sobol import sobol_first, sobol_total
 from reliance.methods.splits import compare_splits
-from reliance.rashomon.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass, TreeClass
+from reliance.rashomon.model_classes import (
+    BasisClass,
+    DifferentiableClass,
+    FiniteClass,
+    KernelClass,
+    LinearClass,
+    TreeClass,
+)
 from reliance.rashomon.reliance import conditional_model_class_reliance, model_class_reliance
 from reliance.rashomon.results import ClassReliance
 from reliance.refit.algorithm import algorithm_reliance
@@ -39,6 +47,7 @@ from reliance.results.interactions import Interactions
 from reliance.results.linear import LinearImportance
 from reliance.results.local import LocalImportance
 from reliance.results.mapping import Results
+from reliance.results.merging import merge
 from reliance.results.models import ModelComparison
 from reliance.results.null import NullImportance
 from reliance.results.pooled import Pooled, pool
@@ -50,12 +59,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlgorithmReliance",
+    "BasisClass",
     "Blocks",
     "ClassReliance",
     "Delta",
     "DifferentiableClass",
     "Donors",
     "Draws",
+    "Estimate",
     "Extrapolation",
     "FiniteClass",
     "Given",
@@ -86,6 +97,7 @@ __all__ = [
     "conditional_model_class_reliance",
     "conditional_model_reliance",
     "cross_validated_importance",
+    "estimate",
     "extrapolation_check",
     "feature_impact",
     "features",
@@ -95,6 +107,7 @@ __all__ = [
     "load",
     "local_importance",
     "losses",
+    "merge",
     "model_class_reliance",
     "model_reliance",
     "models",

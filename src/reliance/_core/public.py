@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from reliance._core import calls
 from reliance._core.words import closest, shown
 
 P = ParamSpec("P")
@@ -53,9 +54,10 @@ PARAMETERS = {
         ``"cross_entropy"`` (logits), ``"zero_one"``, ``"hinge"``, ``"huber"``, ``"pinball"``, ``"poisson_deviance"``,
         ``"prediction_shift"``, and the metrics ``"auc"``, ``"r2"``, ``"rmse"``, ``"accuracy"`` (as 1 - AUC, 1 - R2,
         RMSE, 1 - accuracy). A function ``loss(y, prediction) -> (m,)`` returns one loss per row; a `Metric` is of all
-        rows together. With a list the model is evaluated once, and the results come back as a mapping. For tasks of one
-        network, ``{name: (output, loss)}``: an output is a name, a place or a function, as in `rl.models.torch`; a task
-        may bring its labels, ``(output, y, loss)``.""",
+        rows together. Losses of torch and optax are taken as they are; `reliance.losses` has those of tokens, masks,
+        distributions and survival times. With a list the model is evaluated once, and the results come back as a
+        mapping. For tasks of one network, ``{name: (output, loss)}``: an output is a name, a place or a function, as in
+        `rl.models.torch`; a task may bring its labels, ``(output, y, loss)``.""",
     "compare": """compare : {"difference", "ratio"}
         Mean loss with the feature replaced minus, or divided by, the mean loss as it is.""",
     "features": """features : optional
@@ -66,15 +68,15 @@ PARAMETERS = {
         may overlap. `reliance.features` makes every channel, position, patch or window.""",
     "weights": """weights : array (n,), optional
         Weights of the rows' losses. As donors, all rows count equally.""",
-    "clusters": """clusters : array (n,), name of a column of X, or Blocks, optional
-        Which rows belong together: patients, users, sites, images of one scene. Rows of a cluster may resemble each
-        other in any way; intervals and tests then rest on the clusters. ``rl.Blocks()`` is for rows in an order, such
-        as a time series. Values are the same with and without it: any row lends to any other.""",
     "replace": """replace : optional
         What a feature is replaced by; None: its values in other rows. ``"mean"`` or ``"zero"``; ``"noise"``: normal
         numbers with the mean and standard deviation of each column; values of a row, or of all rows, as an array like
         X; a function that makes these of all rows. Values that are given are written once, with intervals over the
         rows. ``rl.Donors(X_background, within=labels)``: other rows to borrow from, or only rows of the same label.""",
+    "clusters": """clusters : array (n,), name of a column of X, or Blocks, optional
+        Which rows belong together: patients, users, sites, images of one scene. Rows of a cluster may resemble each
+        other in any way; intervals and tests then rest on the clusters. ``rl.Blocks()`` is for rows in an order, such
+        as a time series. Values are the same with and without it: any row lends to any other.""",
     "rng": """rng : int, SeedSequence or Generator, optional
         A seed. The same seed gives the same donors on every backend and at every block size. A Generator is advanced
         by one number.""",
@@ -140,7 +142,10 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         if not kwargs.keys() <= known:
             _explain(function.__name__, [name for name in kwargs if name not in known], known, open_ended)
-        return function(*args, **kwargs)
+        with calls.keeping(kwargs.get("run")) as call:
+            result = function(*args, **kwargs)
+        # A part of the units is no result: what is done is in the folder.
+        return result if call is None or call.part is None else call.status()  # type: ignore[return-value]
 
     return checked
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.kinds import Array, Device, HostArray, Namespace
+from reliance._core.words import shown
 from reliance.data import clusters as grouping
 from reliance.data import on_disk, several_inputs, tables
 from reliance.data.checked_arrays import (
@@ -157,12 +158,17 @@ def read(
     weights: object = None,
     names: Sequence[str] | None = None,
     clusters: object = None,
+    fewest: int = 2,
 ) -> Rows:
-    """Rows, labels, weights and clusters as the user passes them, checked."""
+    """Rows, labels, weights and clusters, checked; at least so many, two if they lend to each other."""
     source = on_disk.opened(X)
     if source is not None:
-        stored = _read_in_blocks(*on_disk.companions(source, y, weights), features, names)
-        return _with_clusters(stored, clusters)
+        if isinstance(clusters, str):
+            raise ValueError(
+                f"clusters={shown(clusters)} names a column, and X is read in blocks: pass an array with a label for "
+                "each row"
+            )
+        return _with_clusters(_read_in_blocks(*on_disk.companions(source, y, weights), features, names), clusters)
     tables.check_aligned(X=X, y=y, weights=weights, clusters=getattr(clusters, "order", clusters))
     table = tables.read(X, "X") if tables.is_table(X) else None
     if table is not None:
@@ -171,7 +177,7 @@ def read(
     rows = as_array(X, "X") if inputs is None else inputs.array
     found = None if y is None else as_array(y, "y")
     weighing = None if weights is None else as_array(weights, "weights")
-    check_rows(rows)
+    check_rows(rows, fewest)
     check_companion(rows, found, "y")
     check_companion(rows, weighing, "weights")
     check_finite([rows], found)

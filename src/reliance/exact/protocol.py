@@ -76,6 +76,10 @@ class Offer(Protocol[A_co]):
         ...
 
 
+class Almost(str):
+    """Why a route does not apply to a model of the kind that it is for: a result says it where the model is called."""
+
+
 # A route applies: reading the model, to be called once. Or it does not: why, in words that go on after its name.
 Opening: TypeAlias = Callable[[], Offer[A]] | str
 
@@ -141,7 +145,8 @@ class Exchange:
     """Features exchanged between rows under a plan.
 
     ``forced``: the user asks for one route, whatever it costs. ``classes``: what ``distinct.classes_of`` has found so
-    far, by the feature's name. ``tables``: what becomes of tables of predictions, if some are wanted.
+    far, by the feature's name. ``tables``: what becomes of tables of predictions, if some are wanted. ``reasons``: of
+    features for which the model is called, by name, which route was the nearest and why it does not apply.
     """
 
     problem: Problem
@@ -150,6 +155,7 @@ class Exchange:
     forced: bool = False
     classes: dict[str, Classes | None] = field(default_factory=dict)
     tables: Tables | None = None
+    reasons: dict[str, str] = field(default_factory=dict)
 
     def ask(self, route: Route) -> Opening[Measured]:
         if self.tables is not None and not route.tables:

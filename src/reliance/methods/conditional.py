@@ -8,6 +8,7 @@ from typing import Unpack, overload
 
 import numpy as np
 
+from reliance._core import arrays
 from reliance._core.checks import check_choice
 from reliance._core.kinds import Array
 from reliance._core.progress import Progress
@@ -25,6 +26,7 @@ from reliance.methods.drawing import DEFAULT, Draws, drawn
 from reliance.methods.measuring import COMPARE, KEEPS, base_risks, reliance_plan, whole_draws
 from reliance.methods.signatures import Measuring
 from reliance.methods.studies import Measured, Study, measured, result_of
+from reliance.models import networks
 from reliance.plans import Plan
 from reliance.results.comparisons import RelativeImportance
 from reliance.results.importance import Importance
@@ -218,7 +220,7 @@ def relative_importance(
     method = "relative_importance"
     sampler = samplers.resolve(asked.sampler)
     if isinstance(sampler, ByKind):
-        sampler = replace(sampler, coded=known.coded)
+        sampler = replace(sampler, coded=_codes(problem, known))
     found = _measure(problem, known, training, sampler, plan, compare, sets, method, progress)
     if isinstance(asked.variables, Mapping):
         return one_or_all(found, problem.several)
@@ -320,9 +322,16 @@ def conditional_model_reliance(
     if sampler.classifier is not None:
         known, sampler = known.with_uniforms(problem.key), replace(sampler, latent=int(known.matrix.shape[1]))
     method = "conditional_model_reliance"
-    by_kind = ByKind(sampler, coded=known.coded, two_values=False)
+    by_kind = ByKind(sampler, coded=_codes(problem, known), two_values=False)
     found = _measure(problem, known, None, by_kind, plan, compare, {"": variables.REST}, method, progress)
     return one_or_all({name: result[""] for name, result in found.items()}, problem.several)
+
+
+def _codes(problem: Problem, known: Variables) -> tuple[int, ...]:
+    """Columns whose values are no quantities: codes of a table, and integers that a network takes as they are."""
+    takes_integers = networks.module_of(problem.model.source) is not None
+    floating = arrays.is_floating(problem.xp, problem.flat.dtype)
+    return tuple(range(known.width)) if takes_integers and not floating else known.coded
 
 
 def _measure(

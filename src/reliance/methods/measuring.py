@@ -102,6 +102,7 @@ def collect(
             draws_per_row=plan.draws,
             evaluations=done.evaluations(problem.features),
             routes=done.routes(problem.features),
+            why_routes=done.why(problem.features),
             block=done.block,
             key=problem.key,
             keep_rows="rows" in problem.keep,

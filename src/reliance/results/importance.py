@@ -40,6 +40,7 @@ _KEPT = {
     "units": files.Kept("count"),
     "evaluations": files.counts("p"),
     "routes": files.names("p"),
+    "why_routes": files.names("p"),
     "block": files.Kept("sizes", optional=True),
     "key": files.Kept("key"),
     **{name: files.text() for name in ("method", "loss", "plan", "stopped", "why_loss")},
@@ -84,6 +85,9 @@ class Importance(Result):
     evaluations, routes : array (p,), tuple of str
         Model evaluations that each feature took, and the route it was measured by. Not counted: the rows as they are,
         of which up to 64 are predicted twice, to see what another batch does to them.
+    why_routes : tuple of str
+        Of features for which the model was called for many pairs, the route that is nearly for it and why it does not
+        apply: "route='pipeline' does not apply: the pipeline's PCA mixes columns". Otherwise "".
     block, key : tuple of int or None, int
         Shape of a block, and the key of the random numbers.
     method, loss, plan : str
@@ -103,7 +107,8 @@ class Importance(Result):
         With ``keep="curves"``, the partial dependence of each feature at the values that occur.
     stopped : str
         With ``draws=rl.Until(...)``, why there were no more draws: "precision", "ranking", "rows", "all pairs",
-        "budget" or "limit" (100 n independent draws).
+        "budget" or "limit" (100 n independent draws). If a call ended early with ``rl.Run(deadline=...)`` or
+        ``on_interrupt="partial"``: "deadline" or "interrupted".
     tree_values : array (p, B) or None
         Of `out_of_bag_importance`: the importance in each tree.
     unit_values : array (p, units) or None
@@ -140,6 +145,7 @@ class Importance(Result):
     curves: dict[str, Curve] | None = None
     stopped: str = ""
     why_loss: str = ""
+    why_routes: tuple[str, ...] = ()
     exchangeable: bool = True
     tree_values: Floats | None = None
     unit_values: Floats | None = None
@@ -151,6 +157,7 @@ class Importance(Result):
     def __post_init__(self) -> None:
         known = np.broadcast_to(self.degrees_of_freedom, len(self.names))
         object.__setattr__(self, "degrees_of_freedom", np.where(np.isnan(known), self.units - 1, known))
+        object.__setattr__(self, "why_routes", self.why_routes or ("",) * len(self.names))
         super().__post_init__()
 
     def _fault(self) -> str:
