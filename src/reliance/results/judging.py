@@ -30,8 +30,8 @@ def tested(result: Importance, alternative: str, method: str, adjust: str) -> Te
     if method == "rank" and not result.exchangeable:
         raise ValueError(
             "method='rank' takes the draws for exchangeable with the data, which draws by ranks, and draws of rows in "
-            f"clusters, are not: measure with draws=rl.Draws({result.draws_per_row}, design='permutations') and without "
-            "clusters, or use method='t'"
+            f"clusters, are not: measure with draws=rl.Draws({result.draws_per_row}, design='permutations') and "
+            "without clusters, or use method='t'"
         )
     names, p = result.names, len(result.names)
     inference.adjust(np.ones(p), adjust)  # a wrong name is an error before the work
