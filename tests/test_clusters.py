@@ -160,6 +160,9 @@ def test_rows_tests_use_clusters():
     np.testing.assert_allclose(found.unit_values, sums)
     np.testing.assert_allclose(found.row_error, sums.std(axis=1, ddof=1) / np.sqrt(12))
     assert found.test(method="sign-flip").p_value.shape == (3,)
+    drawn = rl.permutation_importance(model, X, Y, draws=rl.Draws(20, "permutations"), clusters=OF, rng=0)
+    with pytest.raises(ValueError, match="rows in clusters"):
+        drawn.test(method="rank")
 
 
 def test_few_units_of_a_rare_value():

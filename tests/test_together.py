@@ -196,6 +196,19 @@ def test_what_cannot_be_said_together_is_refused():
         halves[0] - halves[1]
 
 
+def test_merged_results_keep_their_influence():
+    for clusters in (None, OF):
+        whole = measured(clusters=clusters)
+        parts = [measured(clusters=clusters, features=features) for features in ([0, 1], [2, 3])]
+        merged = rl.merge(parts)
+        np.testing.assert_array_equal(merged.influence.rows, whole.influence.rows)
+        np.testing.assert_array_equal(merged.interval(simultaneous=True), whole.interval(simultaneous=True))
+    with pytest.raises(ValueError, match="another has none"):
+        rl.merge([parts[0], measured(clusters=OF, features=[2], keep=())])
+    with pytest.raises(ValueError, match="other rows"):
+        rl.merge([parts[0], measured(clusters=OF[::-1], features=[2])])
+
+
 def test_several_losses_are_adjusted_together():
     found = rl.permutation_importance(model, X, Y, loss=["squared_error", "absolute_error"], rng=0)
     tested = found.test()

@@ -259,7 +259,7 @@ def _ranked(known: list[Summary], units: int, top: int) -> str:
         a, b = known[one], known[other]
         assert a.influence is not None
         assert b.influence is not None
-        error = float(np.std(a.influence - b.influence, ddof=1)) / math.sqrt(units)
+        error = float(np.std(a.influence - b.influence, ddof=1)) / math.sqrt(a.influence.size)
         gap = a.value - b.value
         if gap > quantile * error:
             continue

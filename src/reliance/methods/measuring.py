@@ -95,7 +95,7 @@ def collect(
             method=method,
             loss=function.name,
             why_loss=function.why,
-            exchangeable=plan.exchangeable,
+            exchangeable=plan.exchangeable and problem.rows.clusters is None,
             plan=freedom.label_of(problem, plan.label),
             units=freedom.units_of(problem, plan),
             n=plan.n,

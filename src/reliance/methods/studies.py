@@ -374,7 +374,7 @@ def result_of(
         method=method,
         loss=function.name,
         why_loss=function.why,
-        exchangeable=drawn.exchangeable,
+        exchangeable=drawn.exchangeable and problem.rows.clusters is None,
         plan=label_of(problem, f"jackknife, {study.plan.draws} per row" if refitted else drawn.label),
         units=min(units_of(problem, drawn), JACKKNIFE_GROUPS) if refitted else units_of(problem, drawn),
         n=problem.n,

@@ -94,7 +94,7 @@ class Importance(Result):
         How it was measured; ``plan`` in words, such as "all pairs" or "shifts, 20 per row".
     exchangeable : bool
         Whether the draws could change places with the data if a feature did not matter, as the rank test needs; draws
-        by ranks are spread too evenly for that.
+        by ranks are spread too evenly for that, and draws of rows in clusters tear these apart.
     why_loss : str
         Why this loss was taken, if the call named none: "the default for a regressor", for instance.
     skewness : array (p,)

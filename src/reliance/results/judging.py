@@ -29,8 +29,9 @@ def tested(result: Importance, alternative: str, method: str, adjust: str) -> Te
         check_error(result, "method='paired'", result.row_error)
     if method == "rank" and not result.exchangeable:
         raise ValueError(
-            "method='rank' takes the draws for exchangeable with the data, which draws by ranks are not: measure with "
-            f"draws=rl.Draws({result.draws_per_row}, design='permutations'), or use method='t'"
+            "method='rank' takes the draws for exchangeable with the data, which draws by ranks, and draws of rows in "
+            f"clusters, are not: measure with draws=rl.Draws({result.draws_per_row}, design='permutations') and "
+            "without clusters, or use method='t'"
         )
     names, p = result.names, len(result.names)
     inference.adjust(np.ones(p), adjust)  # a wrong name is an error before the work

@@ -9,10 +9,11 @@ import numpy as np
 
 from reliance._core.words import listed, shown
 from reliance.results.importance import Importance
+from reliance.results.influence import Influence
 from reliance.results.mapping import Results
 
 # What may differ between results of the same measurement: the block was chosen for each by itself.
-_OWN = ("block", "curves")
+_OWN = ("block", "curves", "influence")
 
 
 @overload
@@ -75,7 +76,8 @@ def _merged(every: Sequence[Importance]) -> Importance:
         if "p" in kept.shape:
             fields[name] = _beside(name, columns[name], kept.shape.index("p"))
     fields["block"] = max(columns["block"], key=lambda block: block or ())
-    return Importance(**fields, curves=_curves(columns["curves"]))
+    influence = _influence(columns["influence"])
+    return Importance(**fields, curves=_curves(columns["curves"]), influence=influence)
 
 
 def _check_apart(every: Sequence[Importance]) -> None:
@@ -92,7 +94,7 @@ def _check_apart(every: Sequence[Importance]) -> None:
 
 def _check_equal(name: str, values: Sequence[Any], plan: str) -> None:
     """Of a field that is not the features': all the same. The key of all pairs draws nothing."""
-    if name == "key" and plan == "all pairs":
+    if name == "key" and plan.startswith("all pairs"):
         return
     for place, value in enumerate(values):
         if value != values[0] and not (value != value and values[0] != values[0]):
@@ -112,6 +114,22 @@ def _beside(name: str, values: Sequence[Any], axis: int) -> Any:
     if len(shapes) > 1:
         raise ValueError(f"results differ in {name}: one has what another lacks, or has it for other rows or draws")
     return np.concatenate(values, axis=axis)
+
+
+def _influence(values: Sequence[Influence | None]) -> Influence | None:
+    known = [one for one in values if one is not None]
+    if not known:
+        return None
+    if len(known) < len(values):
+        raise ValueError("results differ in influence: one has it, another has none; pass the same keep= to all calls")
+    if len({one.origin for one in known}) > 1:
+        raise ValueError("results differ in influence: it is of other rows, labels or clusters; make the calls alike")
+    fields = {
+        name: _beside("influence", [getattr(one, name) for one in known], 0)
+        for name, kept in Influence._kept.items()
+        if "p" in kept.shape
+    }
+    return Influence(**fields, origin=known[0].origin)
 
 
 def _curves(values: Sequence[Any]) -> Any:
