@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -69,8 +70,9 @@ class Orders:
         if found is None:
             found = by_values(self.values(feature), self.ties)
         self._kept[feature] = found
-        while len(self._kept) > 1 and len(self._kept) * found.nbytes > self.limit:
-            self._kept.popitem(last=False)
+        with suppress(KeyError):  # threads that share a plan may have taken the last ones
+            while len(self._kept) > 1 and len(self._kept) * found.nbytes > self.limit:
+                self._kept.popitem(last=False)
         return found
 
     def nbytes(self, features: int) -> int:
