@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import VotingClassifier, VotingRegressor
 from sklearn.linear_model import (
     GammaRegressor,
     LogisticRegression,
@@ -17,6 +19,7 @@ from sklearn.linear_model import (
     SGDClassifier,
     TweedieRegressor,
 )
+from sklearn.multiclass import OneVsRestClassifier
 
 import reliance as rl
 from reliance.exact import additive_pieces, additive_sums
@@ -165,6 +168,56 @@ def test_generalised_linear_models_equal_the_plain_route(case):
         assert_same(found[loss], plain[loss])
 
 
+SEVERAL = {
+    "softmax": (LogisticRegression(), ["log_loss", "cross_entropy"]),
+    "discriminant": (LinearDiscriminantAnalysis(), ["log_loss"]),
+    "one against the rest": (OneVsRestClassifier(LogisticRegression()), ["log_loss"]),
+    "gradient descent": (SGDClassifier(loss="log_loss", random_state=0), ["log_loss"]),
+    "several outputs": (Ridge(), ["squared_error"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "n"), [*((case, 150) for case in SEVERAL), ("softmax", 1100), ("several outputs", 1100)]
+)
+def test_several_scores_equal_the_plain_route(case, n):
+    model, losses = SEVERAL[case]
+    X, score, w = data(n)
+    y = np.stack([score, score**2], axis=1) if case == "several outputs" else np.digitize(score, [-0.5, 0.5])
+    model.fit(X, y)
+    for loss in losses:
+        features = [0, 1, (0, 2), 3] if n < 1000 else [0]
+        found, plain = both(model, X, y, loss=loss, weights=w, features=features, keep=["rows"])
+        assert found.routes == ("additive", "additive", "plain", "unused")[: len(features)]
+        assert_same(found, plain)
+
+
+AVERAGED = {
+    "votes": (VotingRegressor([("a", Ridge()), ("b", Ridge(100.0))], weights=[1, 3]), "squared_error"),
+    "soft votes": (
+        VotingClassifier([("a", LogisticRegression()), ("b", LogisticRegression(C=0.01))], voting="soft"),
+        "log_loss",
+    ),
+    "calibrated": (CalibratedClassifierCV(RidgeClassifier(), cv=2), "log_loss"),
+}
+
+
+@pytest.mark.parametrize("case", AVERAGED)
+def test_averages_of_linear_models_equal_the_plain_route(case):
+    model, loss = AVERAGED[case]
+    X, score, w = data(1100)
+    y = score if case == "votes" else score > 0
+    found, plain = both(model.fit(X, y), X, y, loss=loss, weights=w, features=[0, 3], keep=["rows"])
+    assert found.routes == ("additive", "unused")
+    assert_same(found, plain)
+
+
+def test_steps_of_a_calibration_are_not_taken_for_smooth():
+    X, score, _ = data(1100)
+    model = CalibratedClassifierCV(RidgeClassifier(), method="isotonic", cv=2).fit(X, score > 0)
+    assert rl.model_reliance(model, X, score > 0, loss="log_loss", features=[1]).routes == ("distinct",)
+
+
 def test_log_loss_of_2000_rows_is_that_of_a_double_loop():
     X, score, _ = data(2000)
     y = (score > 0).astype(int)
@@ -227,7 +280,19 @@ def test_a_loss_of_your_own_is_taken_if_it_is_smooth():
             rl.model_reliance(model, X, score, loss=loss, features=[0], route=r, keep="rows") for r in ("auto", "plain")
         )
         assert found.routes == (route,)
+        assert ("not smooth" in found.why_routes[0]) == (route == "plain")
         assert_same(found, plain)
+
+
+def test_a_jump_at_a_level_is_seen():
+    """Of a model that fits, the losses of all rows jump at their own values."""
+    X = np.random.default_rng(0).normal(size=(1200, 2))
+    X[:, 1] = X[:, 1] > 0
+    model = Ridge(alpha=1e-9).fit(X, X.sum(axis=1))
+    found = rl.model_reliance(
+        model, X, X.sum(axis=1), loss=lambda y, p: (y > p) * 1.0, compare="difference", features=[1]
+    )
+    assert found.routes == ("distinct",)
 
 
 @pytest.mark.once_per_device
@@ -242,6 +307,16 @@ def test_additive_models_of_any_array(backend):
     for loss in options["loss"]:
         assert found[loss].routes == ("additive", "additive", "unused", "unused")
         assert_same(found[loss], plain[loss], 1e-10 if backend.dtype == "float64" else 1e-4)
+
+
+def test_a_link_that_jumps_is_left_to_the_model():
+    """Where a score that is rounded otherwise would fall on another step."""
+    X, score, _ = data(60)
+    X[:, 2] = X[:, 2].round()
+    model = rl.models.Additive([None, None, lambda x: 0.1 * x], link=lambda u: np.floor(10 * u))
+    found = rl.model_reliance(model, X, score, features=[2])
+    assert found.routes == ("distinct",)
+    assert "not smooth" in found.why_routes[0]
 
 
 def test_a_sum_that_is_none_is_called_instead():
@@ -271,5 +346,3 @@ def test_what_predicts_in_its_own_way_is_called():
     X, score, _ = data(60)
     y = (score > 0).astype(int)
     assert "additive" not in rl.model_reliance(Bounded().fit(X, y), X, y, loss="log_loss").routes
-    three = LogisticRegression().fit(X, np.digitize(score, [-0.5, 0.5]))
-    assert "additive" not in rl.model_reliance(three, X, np.digitize(score, [-0.5, 0.5]), loss="log_loss").routes

@@ -18,6 +18,7 @@ from sklearn.ensemble import (
     VotingRegressor,
 )
 from sklearn.linear_model import LinearRegression
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from xgboost import XGBRegressor
 
@@ -27,9 +28,9 @@ from reliance.models.ensembles import Finish
 from reliance.models.tree_readers import attempt
 
 rng = np.random.default_rng(0)
-X = rng.normal(size=(90, 4)).round(2)
+X = rng.normal(size=(60, 4)).round(2)
 X[:, 3] = X[:, 3] > 0
-y = X[:, 0] + X[:, 1] * X[:, 2] + X[:, 3] + 0.1 * rng.normal(size=90)
+y = X[:, 0] + X[:, 1] * X[:, 2] + X[:, 3] + 0.1 * rng.normal(size=60)
 FOREST = RandomForestRegressor(4, max_depth=3, random_state=0)
 HISTOGRAM = HistGradientBoostingRegressor(max_iter=4, min_samples_leaf=5)
 LIGHT, EXTREME = LGBMRegressor(n_estimators=4, verbose=-1, min_child_samples=5), XGBRegressor(n_estimators=3)
@@ -69,6 +70,12 @@ def test_a_sum_is_read_and_measured(name):
     rtol = 1e-5 if name == "votes of float32" else 1e-10
     np.testing.assert_allclose(trees(rows), model.predict(rows), rtol=rtol, atol=rtol)
     assert set(agree(model, y, "squared_error", rtol).routes) == {"trees"}
+
+
+def test_one_model_for_each_output():
+    several = np.stack([y, -2.0 * y, y**2], axis=1)
+    model = MultiOutputRegressor(GradientBoostingRegressor(n_estimators=4, random_state=0)).fit(X, several)
+    assert set(agree(model, several, "squared_error").routes) == {"trees"}
 
 
 def test_shares_of_classes_are_added():

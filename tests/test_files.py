@@ -97,6 +97,15 @@ def delta():
     return Delta(PAIR, np.array([NAN, 1.0]), np.array([NAN, 0.1]), np.array([9.0, 9.0]))
 
 
+def ranks():
+    return rl.Ranks(PAIR, np.array([NAN, 1.0]), np.array([1, 1]), np.array([2, 2]), np.zeros((2, 2), dtype=bool), 0.95)
+
+
+def pooled():
+    two = np.array([NAN, 1.0])
+    return rl.Pooled(PAIR, two, "ratio", two, two, two, two, two, INF, 9, 5, "m", "l")
+
+
 def relative():
     empty = Influence(np.zeros((2, 3)), None, None)
     return RelativeImportance({"": importance(), "z": importance()}, influences={"": empty, "z": empty})
@@ -147,8 +156,8 @@ def extrapolation():
 
 
 ALL = (
-    importance, algorithm, null, impact, local, ranges, delta, relative, comparison, compared, judged, linear,
-    interactions, extrapolation, several, nested,
+    importance, algorithm, null, impact, local, ranges, delta, ranks, pooled, relative, comparison, compared, judged,
+    linear, interactions, extrapolation, several, nested,
 )  # fmt: skip
 every = pytest.mark.parametrize("example", ALL, ids=lambda f: f.__name__)
 

@@ -290,11 +290,7 @@ REFUSED = {
     ),
     "unknown loss": (lambda: measure(X, loss=LONG), ValueError, ["loss='nnn", "log_loss"]),
     "no loss": (lambda: measure(X, loss=dict.fromkeys(range(5000))), TypeError, ["loss", "name"]),
-    "loss of torch": (
-        lambda: measure(X, loss=torch_loss("cross_entropy")),
-        TypeError,
-        ["(prediction, y)", "'cross_entropy'"],
-    ),
+    "loss of torch": (lambda: measure(X, loss=torch_loss("cross_entropy")), TypeError, ["torch", "cross_entropy"]),
     "module of torch": (lambda: measure(X, loss=torch_loss("CrossEntropyLoss")), TypeError, ["CrossEntropyLoss"]),
     "generator": (lambda: measure(x for x in X), TypeError, ["X is a generator", "list(X)"]),
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
@@ -12,7 +14,7 @@ import reliance as rl
 from reliance.exact import kernel_tables
 from reliance.models import kernel_machines
 
-N, TRAINED = 120, 60
+N, TRAINED = 80, 50
 
 
 def data(seed=0, n=N):
@@ -88,6 +90,38 @@ def test_sums_are_those_of_tables(name, monkeypatch):
     assert tables.routes == found.routes
     assert tables.evaluations.tolist() == [300**2] * 2
     same(tables, plain)
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(4, 40),
+    kernel=st.sampled_from(["rbf", "poly", "linear"]),
+    gamma=st.sampled_from([1e-3, 0.1, 1.0, 50.0]),
+    loss=st.sampled_from(["squared_error", "absolute_error", "prediction_shift"]),
+    compare=st.sampled_from(["difference", "ratio"]),
+    weighted=st.booleans(),
+    block=st.sampled_from([None, (9, 11)]),
+)
+def test_any_machine(seed, n, kernel, gamma, loss, compare, weighted, block):
+    """Ties, constant columns, columns of any scale, groups, weights."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4)) * 10.0 ** rng.uniform(-2, 1, size=4) + rng.normal(size=4)
+    X[:, 1], X[:, 3] = rng.choice([0.0, 1.0, -0.5], size=n), 2.0
+    y = 5.0 + rng.normal(size=n)
+    # Powers of large numbers cancel in the machine itself, whose own predictions then have few digits.
+    gamma = gamma if kernel == "rbf" else min(gamma, 0.1)
+    model = SVR(kernel=kernel, gamma=gamma, coef0=0.5, degree=2).fit(X, y)
+    compare = "difference" if loss == "prediction_shift" else compare
+    options = {"loss": loss, "compare": compare, "features": [0, 1, 2, 3, (0, 1), (0, 1, 2, 3)], "keep": "rows"}
+    options |= {"run": rl.Run(block=block), "weights": rng.uniform(0.5, 2.0, n) if weighted else None}
+    found, plain = both(model, X, y, **options)
+    for name in ("values", "replaced_risk", "row_values", "std_error", "random_variable_error"):
+        known = getattr(plain, name)
+        # Squares of predictions are rounded at the size of their terms, which may be far larger than their changes.
+        rounding = 1e-9 * (np.nanmax(np.abs(known)) + 1e-3)
+        np.testing.assert_allclose(getattr(found, name), known, rtol=1e-8, atol=rounding, err_msg=name)
 
 
 def test_contributions_and_curves_of_rows():

@@ -507,33 +507,6 @@ def test_calls_inside_of_jax():
 # ---------------------------------------------------------------------------------------------------------------------
 # Losses of other libraries, and models of other libraries
 
-F = torch.nn.functional
-THEIRS = {
-    "F.cross_entropy": (F.cross_entropy, "cross_entropy"),
-    "CrossEntropyLoss": (torch.nn.CrossEntropyLoss(), "cross_entropy"),
-    "CrossEntropyLoss, none": (torch.nn.CrossEntropyLoss(reduction="none"), "cross_entropy"),
-    "partial": (functools.partial(F.cross_entropy, reduction="none"), "cross_entropy"),
-    "BCELoss": (torch.nn.BCELoss(reduction="none"), "log_loss"),
-    "binary_cross_entropy": (functools.partial(F.binary_cross_entropy, reduction="none"), "log_loss"),
-    "BCEWithLogitsLoss": (torch.nn.BCEWithLogitsLoss(), "cross_entropy"),
-    "MSELoss": (torch.nn.MSELoss(), "squared_error"),
-    "F.l1_loss": (F.l1_loss, "absolute_error"),
-    "F.smooth_l1_loss": (F.smooth_l1_loss, "huber"),
-}
-
-
-@pytest.mark.parametrize("name", THEIRS)
-def test_losses_that_take_the_prediction_first(name):
-    loss, ours = THEIRS[name]
-    with pytest.raises(TypeError, match=f"prediction, y.*loss='{ours}'") as caught:
-        rl.permutation_importance(torch.nn.Linear(P, 1), X, Y, loss=loss, draws=3)
-    assert len(str(caught.value)) <= 300
-
-
-def test_losses_of_torch_without_one_of_ours():
-    with pytest.raises(TypeError, match=r"lambda y, p: PoissonNLLLoss\(p, y\)"):
-        rl.permutation_importance(torch.nn.Linear(P, 1), X, Y, loss=torch.nn.PoissonNLLLoss(), draws=3)
-
 
 def test_a_symmetric_loss_of_torch_is_a_loss():
     module = torch.nn.Sequential(torch.nn.Linear(P, 1), torch.nn.Flatten(0))

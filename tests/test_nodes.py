@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import reliance as rl
-from reliance.exact.nodes import ORDERS, gauss_rule
+from reliance.exact.nodes import ORDERS, Nodes, gauss_rule
+from reliance.exact.plain import Plain
 
 N = 160
 rng = np.random.default_rng(0)
@@ -48,6 +51,40 @@ def test_values_and_errors_are_those_of_all_pairs(weights):
         np.testing.assert_allclose(own.mean, other.mean, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(40, 120),
+    shape=st.sampled_from(["normal", "lognormal", "uniform", "student", "ties"]),
+    weighted=st.booleans(),
+    compare=st.sampled_from(["difference", "ratio"]),
+)
+def test_any_smooth_model_is_right_or_refused(seed, n, shape, weighted, compare):
+    rng = np.random.default_rng(seed)
+    draw = {
+        "normal": lambda: rng.normal(size=n),
+        "lognormal": lambda: rng.lognormal(size=n),
+        "uniform": lambda: rng.uniform(size=n),
+        "student": lambda: rng.standard_t(3, size=n),
+        "ties": lambda: rng.normal(size=n).round(1),
+    }[shape]
+    rows = np.stack([draw(), draw(), np.full(n, 2.0)], axis=1)
+    first, last = rng.normal(size=(3, 6)), rng.normal(size=6)
+    model = lambda block: np.tanh(block @ first) @ last  # noqa: E731
+    options = {"compare": compare, "weights": rng.uniform(0.5, 2.0, n) if weighted else None, "keep": "rows"}
+    labels = model(rows) + rng.normal(size=n)
+    try:
+        found = rl.model_reliance(model, rows, labels, route="nodes", **options)
+    except ValueError as reason:
+        assert "route='nodes'" in str(reason)  # noqa: PT017
+        return
+    plain = rl.model_reliance(model, rows, labels, route="plain", **options)
+    for name in ("values", "row_values", "std_error"):
+        known = getattr(plain, name)
+        np.testing.assert_allclose(getattr(found, name), known, atol=1e-4 * np.nanmax(np.abs(known)), err_msg=name)
+
+
 def test_several_losses_and_curves_of_rows():
     labels = (y > 0.5).astype(float)
 
@@ -83,6 +120,7 @@ def test_on_every_backend(backend):
         (network(), {"loss": ["squared_error", "absolute_error"]}, "no smooth function"),
         (network(), {"features": [(0, 1)]}, "group of columns"),
         (network(), {"pairs": 4}, "for all pairs"),
+        (network(), {"run": rl.Run(memory=30_000)}, "too small"),
     ],
 )
 def test_what_is_not_smooth_is_refused(model, options, words):
@@ -99,6 +137,17 @@ def test_missing_values_and_integers_are_refused():
         rl.model_reliance(lambda rows: rows[:, 0], np.arange(60).reshape(-1, 1), np.ones(60), route="nodes")
 
 
+def test_the_tolerance_of_the_route_decides_on_the_nodes(monkeypatch):
+    found = []
+    for tolerance in (1e-4, 1e-10):
+        monkeypatch.setattr("reliance.exact.routes.ROUTES", [Nodes(tolerance), Plain()])
+        found.append(rl.model_reliance(network(), X, y, route="nodes", features=[0], compare="difference"))
+    assert found[0].evaluations[0] < found[1].evaluations[0]
+    plain = rl.model_reliance(network(), X, y, route="plain", features=[0], compare="difference")
+    same(found[0], plain, 1e-4)
+    same(found[1], plain, 1e-10)
+
+
 def test_it_is_never_taken_by_itself():
     assert "nodes" not in rl.model_reliance(network(), X, y).routes
 
@@ -109,7 +158,7 @@ def test_it_is_never_taken_by_itself():
 
 @pytest.mark.parametrize("values", [X[:, 0], X[:, 1], X[:, 3], np.append(X[:, 0], 1e4)])
 def test_quadrature_is_exact_for_polynomials(values):
-    order = 12
+    order = 16
     rule = gauss_rule(values, order)
     local = (values - values.mean()) / np.abs(values - values.mean()).max()
     nodes = (rule.nodes - values.mean()) / np.abs(values - values.mean()).max()

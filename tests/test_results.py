@@ -17,7 +17,7 @@ import reliance as rl
 from reliance import inference, plots
 from reliance.inference.summary import Summary
 from reliance.results import export
-from reliance.results import importance as results
+from reliance.results import gathered as results
 
 
 def summary(value, k, n, rng, std_error=0.1, **given):

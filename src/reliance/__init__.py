@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reliance import features, functional, losses, models, plans, samplers
 from reliance._core.run import Run
+from reliance.data.clusters import Blocks
 from reliance.losses import Metric
 from reliance.methods.adaptive import Until
 from reliance.methods.compare_models import compare_models
@@ -19,7 +20,14 @@ from reliance.methods.replacement import ablation_importance, model_reliance, pe
 from reliance.methods.replacing import Donors
 from reliance.methods.sobol import sobol_first, sobol_total
 from reliance.methods.splits import compare_splits
-from reliance.rashomon.model_classes import DifferentiableClass, FiniteClass, KernelClass, LinearClass, TreeClass
+from reliance.rashomon.model_classes import (
+    BasisClass,
+    DifferentiableClass,
+    FiniteClass,
+    KernelClass,
+    LinearClass,
+    TreeClass,
+)
 from reliance.rashomon.reliance import conditional_model_class_reliance, model_class_reliance
 from reliance.rashomon.results import ClassReliance
 from reliance.refit.algorithm import algorithm_reliance
@@ -30,7 +38,8 @@ from reliance.refit.running import RefitError
 from reliance.report import Report, report
 from reliance.results.algorithm import AlgorithmReliance
 from reliance.results.base import load
-from reliance.results.comparisons import Delta, RelativeImportance
+from reliance.results.comparisons import RelativeImportance
+from reliance.results.delta import Delta
 from reliance.results.extrapolation import Extrapolation
 from reliance.results.impact import Impact
 from reliance.results.importance import Importance
@@ -41,6 +50,8 @@ from reliance.results.mapping import Results
 from reliance.results.merging import merge
 from reliance.results.models import ModelComparison
 from reliance.results.null import NullImportance
+from reliance.results.pooled import Pooled, pool
+from reliance.results.ranks import Ranks
 from reliance.results.splits import SplitComparison
 from reliance.samplers.given import Given
 
@@ -48,6 +59,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlgorithmReliance",
+    "BasisClass",
+    "Blocks",
     "ClassReliance",
     "Delta",
     "DifferentiableClass",
@@ -67,6 +80,8 @@ __all__ = [
     "Metric",
     "ModelComparison",
     "NullImportance",
+    "Pooled",
+    "Ranks",
     "RefitError",
     "RelativeImportance",
     "Report",
@@ -100,6 +115,7 @@ __all__ = [
     "out_of_bag_importance",
     "permutation_importance",
     "plans",
+    "pool",
     "relative_importance",
     "report",
     "samplers",

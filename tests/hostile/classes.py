@@ -137,6 +137,16 @@ CLASSES: dict[tuple[str, str], tuple[Callable[[], Any], Expectation]] = {
         lambda: _asked(rl.TreeClass(loss="squared_error"), X=np.where(np.arange(N)[:, None] == 2, np.nan, X)),
         Refused(("X", "NaN")),
     ),
+    # Functions
+    ("BasisClass", "basis None"): (lambda: _asked(rl.BasisClass(None)), Refused(("basis",))),
+    ("BasisClass", "ridge negative"): (lambda: _asked(rl.BasisClass(np.sin, ridge=-1.0)), Refused(("ridge",))),
+    ("BasisClass", "loss unknown"): (lambda: _asked(rl.BasisClass(np.sin, loss="cubed")), Refused(("loss",))),
+    ("BasisClass", "intercept text"): (lambda: _asked(rl.BasisClass(np.sin, intercept="no")), Refused(("intercept",))),
+    ("BasisClass", "columns of others"): (lambda: _asked(rl.BasisClass(np.sin, [(9,)] * P)), Refused(("columns",))),
+    ("BasisClass", "basis of a number"): (lambda: _asked(rl.BasisClass(lambda x: 3.0)), Refused(("basis",))),
+    ("BasisClass", "no forest"): (lambda: _asked(rl.BasisClass.from_forest(3)), Refused(("forest",))),
+    ("BasisClass", "no network"): (lambda: _asked(rl.BasisClass.from_last_layer(3)), Refused(("module",))),
+    ("BasisClass", "no cuts"): (lambda: _asked(rl.BasisClass.from_steps({})), Refused(("cuts",))),
     # Networks
     ("DifferentiableClass", "no radius"): (lambda: _asked(rl.DifferentiableClass(score, {})), Refused(("radius",))),
     ("DifferentiableClass", "starts 0"): (

@@ -22,6 +22,10 @@ from hostile.functions import _sizes as sizes
 from hostile.record import Case, Number, Refused
 
 
+def _imputed() -> list[rl.Importance]:
+    return [rl.permutation_importance(score, X + 0.01 * k, Y, draws=3, rng=KEY) for k in range(5)]
+
+
 @functools.cache
 def results() -> dict[str, Any]:
     """One result of each class."""
@@ -43,6 +47,8 @@ def results() -> dict[str, Any]:
         "ClassReliance": rl.model_class_reliance(rl.FiniteClass([score, weaker, plane]), X, Y, epsilon=3.0),
         "RelativeImportance": relative,
         "Delta": relative.delta("none", "rest"),
+        "Pooled": rl.pool(_imputed()),
+        "Ranks": rl.permutation_importance(score, X, Y, draws=3, rng=KEY, keep="influence").ranks(),
         "Results": rl.permutation_importance(score, X, Y, draws=3, rng=KEY, loss=["squared_error", "absolute_error"]),
     }
 
@@ -61,6 +67,8 @@ NAMES = [
     "ClassReliance",
     "RelativeImportance",
     "Delta",
+    "Pooled",
+    "Ranks",
     "Results",
 ]
 LEVELS = {
@@ -86,6 +94,7 @@ METHODS: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
         LEVELS,
         ("Importance", "AlgorithmReliance", "LocalImportance", "Interactions", "SplitComparison", "Delta"),
     ),
+    ("ranks", "level", LEVELS, ("Importance",)),
     (
         "to_frame",
         "level",
@@ -103,9 +112,19 @@ METHODS: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
         ),
     ),
     ("interval", "formulation", CHOICES, ("Importance",)),
-    ("test", "alternative", CHOICES, ("Importance", "AlgorithmReliance", "Interactions", "SplitComparison", "Delta")),
+    (
+        "test",
+        "alternative",
+        CHOICES,
+        ("Importance", "AlgorithmReliance", "Interactions", "SplitComparison", "Delta", "Pooled", "Results"),
+    ),
     ("test", "method", CHOICES, ("Importance", "NullImportance")),
-    ("test", "adjust", CHOICES, ("Importance", "AlgorithmReliance", "Interactions", "NullImportance", "Delta")),
+    (
+        "test",
+        "adjust",
+        CHOICES,
+        ("Importance", "AlgorithmReliance", "Interactions", "NullImportance", "Delta", "Pooled"),
+    ),
     ("for_target", "target", CHOICES, ("AlgorithmReliance",)),
     ("goodness_of_fit", "method", CHOICES, ("NullImportance",)),
     ("position", "row", {"outside": N, "negative": -1, "text": "a", "float": 0.5, "none": None}, ("LocalImportance",)),
@@ -129,6 +148,25 @@ def _report() -> Iterator[Case]:
     yield Case("Report", "section", lambda: ask("importance"), Number(lambda: results()["Importance"].values))
     for odd, section in {"other": "curves", "unknown": "all", "number": 0, "none": None}.items():
         yield Case("Report", f"section {odd}", lambda section=section: ask(section), Refused(("section",), (KeyError,)))
+
+
+def _pool() -> Iterator[Case]:
+    def mean() -> Any:
+        return sum(one.values for one in _imputed()) / 5.0
+
+    yield Case("pool", "five", lambda: rl.pool(_imputed()).values, Number(mean))
+    one = functools.partial(rl.permutation_importance, score, X, Y, draws=3, rng=KEY)
+    odd = {
+        "one": lambda: one(),
+        "one in a list": lambda: [one()],
+        "none": lambda: None,
+        "numbers": lambda: [1.0, 2.0],
+        "other features": lambda: [one(), one(features=[0, 1])],
+        "other loss": lambda: [one(), one(loss="absolute_error")],
+        "other rows": lambda: [one(), rl.permutation_importance(score, X[:-1], Y[:-1], draws=3, rng=KEY)],
+    }
+    for name, make in odd.items():
+        yield Case("pool", f"results {name}", lambda make=make: rl.pool(make()), Refused(("results",)))
 
 
 def _methods() -> Iterator[Case]:
@@ -369,6 +407,7 @@ def _refit_error() -> Iterator[Case]:
 
 def cases() -> Iterator[Case]:
     yield from _report()
+    yield from _pool()
     yield from _methods()
     yield from _round_trips()
     yield from _files()

@@ -54,9 +54,10 @@ PARAMETERS = {
         ``"cross_entropy"`` (logits), ``"zero_one"``, ``"hinge"``, ``"huber"``, ``"pinball"``, ``"poisson_deviance"``,
         ``"prediction_shift"``, and the metrics ``"auc"``, ``"r2"``, ``"rmse"``, ``"accuracy"`` (as 1 - AUC, 1 - R2,
         RMSE, 1 - accuracy). A function ``loss(y, prediction) -> (m,)`` returns one loss per row; a `Metric` is of all
-        rows together. With a list the model is evaluated once, and the results come back as a mapping. For tasks of one
-        network, ``{name: (output, loss)}``: an output is a name, a place or a function, as in `rl.models.torch`; a task
-        may bring its labels, ``(output, y, loss)``.""",
+        rows together. Losses of torch and optax are taken as they are; `reliance.losses` has those of tokens, masks,
+        distributions and survival times. With a list the model is evaluated once, and the results come back as a
+        mapping. For tasks of one network, ``{name: (output, loss)}``: an output is a name, a place or a function, as in
+        `rl.models.torch`; a task may bring its labels, ``(output, y, loss)``.""",
     "compare": """compare : {"difference", "ratio"}
         Mean loss with the feature replaced minus, or divided by, the mean loss as it is.""",
     "features": """features : optional
@@ -72,6 +73,10 @@ PARAMETERS = {
         numbers with the mean and standard deviation of each column; values of a row, or of all rows, as an array like
         X; a function that makes these of all rows. Values that are given are written once, with intervals over the
         rows. ``rl.Donors(X_background, within=labels)``: other rows to borrow from, or only rows of the same label.""",
+    "clusters": """clusters : array (n,), name of a column of X, or Blocks, optional
+        Which rows belong together: patients, users, sites, images of one scene. Rows of a cluster may resemble each
+        other in any way; intervals and tests then rest on the clusters. ``rl.Blocks()`` is for rows in an order, such
+        as a time series. Values are the same with and without it: any row lends to any other.""",
     "rng": """rng : int, SeedSequence or Generator, optional
         A seed. The same seed gives the same donors on every backend and at every block size. A Generator is advanced
         by one number.""",
@@ -116,7 +121,9 @@ PARAMETERS = {
     "reference": """reference : model or float, optional
         The model of the class that others are compared with, or a risk. None: the best model of the class.""",
     "keep": """keep : str or sequence of str
-        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes.""",
+        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes. ``"influence"`` keeps ``influence``, how far
+        each row (or cluster) moves each estimate: ``interval(simultaneous=True)``, ``ranks()`` and differences of two
+        results need it.""",
 }
 
 

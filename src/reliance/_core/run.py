@@ -15,6 +15,7 @@ from typing import TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
+from reliance._core.kinds import Device
 from reliance._core.words import shown
 
 Memory: TypeAlias = int | str | None
@@ -57,6 +58,8 @@ class Run:
         of `Until`. The first 8 draws are always made.
     on_interrupt : {"raise", "partial"}, optional
         "partial": Ctrl-C ends the call as a deadline does, with ``result.stopped`` "interrupted".
+    device : str, torch.device or jax.Device, optional
+        Where the model computes, while X stays on the host and goes there block by block: ``"cuda:0"``.
 
     Notes
     -----
@@ -76,6 +79,7 @@ class Run:
     memory: Memory = None
     block: Block = None
     workers: Workers = None
+    device: Device = None
     checkpoint: str | os.PathLike[str] | None = None
     part: tuple[int, int] | None = None
     deadline: float | str | None = None

@@ -20,7 +20,7 @@ RandomState: TypeAlias = (
 )
 
 # The third counter word says what the numbers are for; the fourth counts draws (or orderings).
-_DONORS, _ORDER, _SHIFTS, SIGNS, _UNIFORMS, LABELS, FOLDS, _TURNS, _TIES, _LENT, NOISE = range(11)
+_DONORS, _ORDER, _SHIFTS, SIGNS, _UNIFORMS, LABELS, FOLDS, _TURNS, _TIES, _LENT, NOISE, MULTIPLIERS = range(12)
 
 
 def resolve_key(rng: RandomState) -> int:

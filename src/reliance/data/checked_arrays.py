@@ -61,12 +61,12 @@ def _as_numbers(x: HostArray, name: str) -> HostArray:
     raise TypeError(f"{name} has dtype {dtype}: {remedies.get(kind, remedy)}")
 
 
-def check_rows(X: Array) -> None:
+def check_rows(X: Array, fewest: int = 2) -> None:
     if X.ndim < 2:
         raise ValueError(f"X has shape {tuple(X.shape)}: it must be (n, features), for one feature X[:, None]")
-    if X.shape[0] < 2:
+    if X.shape[0] < fewest:
         raise ValueError(
-            f"X has {X.shape[0]} rows: replacing a feature needs at least 2, one to lend and one to borrow"
+            f"X has {X.shape[0]} rows: replacing a feature needs at least {fewest}, one to lend and one to borrow"
         )
     if math.prod(X.shape[1:]) == 0:
         raise ValueError(f"X has shape {tuple(X.shape)}: there is no feature to replace")

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.kinds import Array, Device, HostArray, Namespace
+from reliance._core.words import shown
+from reliance.data import clusters as grouping
 from reliance.data import on_disk, several_inputs, tables
 from reliance.data.checked_arrays import (
     as_array,
@@ -21,6 +23,7 @@ from reliance.data.checked_arrays import (
     check_rows,
     checked_weights,
 )
+from reliance.data.clusters import Clusters
 from reliance.data.features import Feature, column_names, resolve_features
 from reliance.data.passed import FeaturesLike
 from reliance.data.several_inputs import Inputs
@@ -50,6 +53,8 @@ class Rows:
         What the rows came as, if it was a table.
     inputs : Inputs or None
         What they came as, if it was several inputs.
+    clusters : Clusters or None
+        Which rows belong together, if they are not independent.
     """
 
     flat: Array
@@ -60,6 +65,7 @@ class Rows:
     names: tuple[str, ...]
     table: Table | None = None
     inputs: Inputs | None = None
+    clusters: Clusters | None = None
 
     @property
     def n(self) -> int:
@@ -129,6 +135,7 @@ class Rows:
             y=None if self.y is None else arrays.namespace(self.y).take(self.y, index, axis=0),
             weights=None if self.weights is None else self.weights[ids],
             inputs=None if self.inputs is None else self.inputs.take(index),
+            clusters=None if self.clusters is None else self.clusters.take(ids),
         )
 
     def head(self, n: int) -> Rows:
@@ -139,6 +146,7 @@ class Rows:
             y=None if self.y is None else self.y[:n, ...],
             weights=None if self.weights is None else self.weights[:n],
             inputs=None if self.inputs is None else self.inputs.head(n),
+            clusters=None if self.clusters is None else self.clusters.take(np.arange(n)),
         )
 
 
@@ -149,12 +157,19 @@ def read(
     features: FeaturesLike = None,
     weights: object = None,
     names: Sequence[str] | None = None,
+    clusters: object = None,
+    fewest: int = 2,
 ) -> Rows:
-    """Rows, labels and weights as the user passes them, checked."""
+    """Rows, labels, weights and clusters, checked; at least so many, two if they lend to each other."""
     source = on_disk.opened(X)
     if source is not None:
-        return _read_in_blocks(*on_disk.companions(source, y, weights), features, names)
-    tables.check_aligned(X=X, y=y, weights=weights)
+        if isinstance(clusters, str):
+            raise ValueError(
+                f"clusters={shown(clusters)} names a column, and X is read in blocks: pass an array with a label for "
+                "each row"
+            )
+        return _with_clusters(_read_in_blocks(*on_disk.companions(source, y, weights), features, names), clusters)
+    tables.check_aligned(X=X, y=y, weights=weights, clusters=getattr(clusters, "order", clusters))
     table = tables.read(X, "X") if tables.is_table(X) else None
     if table is not None:
         X, names = table.array, table.names if names is None else names
@@ -162,12 +177,12 @@ def read(
     rows = as_array(X, "X") if inputs is None else inputs.array
     found = None if y is None else as_array(y, "y")
     weighing = None if weights is None else as_array(weights, "weights")
-    check_rows(rows)
+    check_rows(rows, fewest)
     check_companion(rows, found, "y")
     check_companion(rows, weighing, "weights")
     check_finite([rows], found)
     shape = tuple(rows.shape[1:])
-    return Rows(
+    checked = Rows(
         flat=arrays.namespace(rows).reshape(rows, (rows.shape[0], -1)),
         shape=shape,
         y=found,
@@ -177,6 +192,19 @@ def read(
         table=table,
         inputs=inputs,
     )
+    return _with_clusters(checked, clusters)
+
+
+def _with_clusters(rows: Rows, clusters: object) -> Rows:
+    if clusters is None:
+        return rows
+
+    def column(name: str) -> HostArray | None:
+        if rows.inputs is not None or name not in rows.names:
+            return None
+        return arrays.to_host(rows.flat[:, rows.names.index(name)])
+
+    return dataclasses.replace(rows, clusters=grouping.read(clusters, rows.n, column, rows.names))
 
 
 def _read_in_blocks(

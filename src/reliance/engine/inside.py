@@ -52,11 +52,14 @@ def opened(
     y: object,
     features: FeaturesLike,
     weights: object,
+    clusters: object,
     names: Sequence[str] | None,
     run: Run | None,
 ) -> tuple[Model, Rows]:
     """The model behind a layer, and the rows as it takes them."""
-    given = data.read(X, y, weights=weights)
+    if resolved(run).device is not None:
+        raise ValueError("run has device=, but what is inside of a model is held for all rows: leave device out")
+    given = data.read(X, y, weights=weights, clusters=clusters)
     found = _of_split(model, given, run) if isinstance(model, Split) else _of_layer(model, given, run)
     directions = getattr(model, "directions", None)
     if directions is not None:
@@ -73,10 +76,12 @@ def opened(
     weighing = None if given.weights is None else arrays.from_host(given.weights, xp, dev)
     units = tuple(f"h{name[1:]}" for name in column_names(None, shape)) if names is None else names
     if not found.reads_rows:
-        return found.model, data.read(hidden, labels, features=features, weights=weighing, names=units)
+        rows = data.read(hidden, labels, features=features, weights=weighing, names=units)
+        return found.model, dataclasses.replace(rows, clusters=given.clusters)
     row = arrays.from_host(np.arange(given.n), xp, dev, arrays.index_dtype(xp))
     chosen = {one.name: (_HIDDEN, _mask(one.columns, shape)) for one in resolve_features(features, units, shape)}
-    return found.model, data.read({_HIDDEN: hidden, _ROW: row}, labels, features=chosen, weights=weighing)
+    rows = data.read({_HIDDEN: hidden, _ROW: row}, labels, features=chosen, weights=weighing)
+    return found.model, dataclasses.replace(rows, clusters=given.clusters)
 
 
 def _mask(columns: Sequence[int], shape: tuple[int, ...]) -> np.ndarray:

@@ -9,6 +9,8 @@ from reliance.engine.problems import Problem
 from reliance.models import additive, calling
 from reliance.models.additive import AdditiveForm
 from reliance.models.ensembles import Ensemble
+from reliance.models.several_scores import SeveralScores
+from reliance.models.several_scores import several_scores as found_scores
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +32,14 @@ def additive_form(problem: Problem) -> AdditiveForm | None:
         return additive.of_coefficients(*linear)
     model = problem.model
     return additive.additive_form(model.source, model.method, model.parts, int(problem.flat.shape[1]))
+
+
+def several_scores(problem: Problem) -> SeveralScores | None:
+    """The scores of a linear model that is known to have several, and takes numbers."""
+    if problem.rows.coded or len(problem.store.shape) != 1:
+        return None
+    model = problem.model
+    return found_scores(model.source, model.method, int(problem.flat.shape[1]))
 
 
 def ensemble(problem: Problem) -> Ensemble | None:

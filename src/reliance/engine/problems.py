@@ -145,15 +145,19 @@ def prepare(
     names: Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
     keeps: Sequence[str] = ("rows",),
+    clusters: object = None,
+    fewest: int = 2,
 ) -> Problem:
-    """Check the arguments that all methods share; ``keeps`` is what the method can keep."""
+    """Check the arguments that all methods share; ``keeps`` is what the method can keep, ``fewest`` rows it needs."""
     if isinstance(loss, Mapping):
-        return _of_tasks(model, X, tasks.read(loss, y), features, weights, rng, run, names, _checked_keep(keep, keeps))
+        kept, asked = _checked_keep(keep, keeps), tasks.read(loss, y)
+        return _of_tasks(model, X, asked, features, weights, clusters, rng, run, names, kept)
     named, settings = None if loss is None else resolve_all(loss), resolved(run)
     # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
-    behind, rows = _read(model, X, y, features, weights, names, run)
+    behind, rows = _read(model, X, y, features, weights, clusters, names, run, fewest)
     losses = (default_loss(model, rows.y),) if named is None else named
-    found = assembled(behind, rows, losses, key=resolve_key(rng), memory=settings.bytes, block=settings.block)
+    memory, block, device = settings.bytes, settings.block, settings.device
+    found = assembled(behind, rows, losses, key=resolve_key(rng), memory=memory, block=block, device=device)
     several = isinstance(loss, list | tuple)
     return dataclasses.replace(found, several=several, keep=_checked_keep(keep, keeps), run=settings)
 
@@ -164,20 +168,22 @@ def _read(
     y: object,
     features: FeaturesLike,
     weights: object,
+    clusters: object,
     names: Sequence[str] | None,
     run: Run | None,
+    fewest: int = 2,
 ) -> tuple[object, Rows]:
     """Rows as they are given, or, if features are inside the model, rows of what is there and the model behind it."""
     from reliance.engine import inside  # it evaluates problems, which are made here
 
     if inside.is_inside(model):
-        return inside.opened(model, X, y, features, weights, names, run)
-    return model, data.read(X, y, features=features, weights=weights, names=names)
+        return inside.opened(model, X, y, features, weights, clusters, names, run)
+    return model, data.read(X, y, features=features, weights=weights, names=names, clusters=clusters, fewest=fewest)
 
 
 def behind(model: object, X: object, run: Run | None, memory: int) -> Problem:
     """A model on further rows, which nobody judges; of a model whose features are inside it, what is there."""
-    found, rows = _read(model, X, None, None, None, None, run)
+    found, rows = _read(model, X, None, None, None, None, None, run)
     return assembled(found, rows, (), key=0, memory=memory)
 
 
@@ -187,6 +193,7 @@ def _of_tasks(
     asked: tuple[Task, ...],
     features: FeaturesLike,
     weights: object,
+    clusters: object,
     rng: RandomState,
     run: Run | None,
     names: Sequence[str] | None,
@@ -195,11 +202,12 @@ def _of_tasks(
     """Several outputs of a network, each with labels and a loss of its own: side by side in one array."""
     settings = resolved(run)
     whole = several_outputs.side_by_side(model, asked)
-    network, rows = _read(whole, X, None, features, weights, names, run)
+    network, rows = _read(whole, X, None, features, weights, clusters, names, run)
     moved = network is not whole  # inside the network rows are where it is, wherever they came from
     labels = tuple(data.labels(rows, one.y, f"y of {one.loss.name!r}", moved) for one in asked)
     key, losses = resolve_key(rng), tuple(one.loss for one in asked)
-    found = assembled(network, rows, losses, labels, key=key, memory=settings.bytes, block=settings.block)
+    memory, block, device = settings.bytes, settings.block, settings.device
+    found = assembled(network, rows, losses, labels, key=key, memory=memory, block=block, device=device)
     return dataclasses.replace(found, several=True, keep=keep, run=settings)
 
 
@@ -212,18 +220,21 @@ def assembled(
     key: int,
     memory: int,
     block: Block = None,
+    device: Device = None,
 ) -> Problem:
     """A model on rows that are checked: rows go where it takes them, and it is asked for what the losses need.
 
-    ``labels``: those of each loss, if they are not all y.
+    ``labels``: those of each loss, if they are not all y. ``device``: where rows go in blocks, if that is asked for.
     """
     if rows.weights is not None:
         for function in losses:
             check_takes_weights(function, "weights= is given")
     if rows.inputs is None:
-        flat, y, _ = calling.at_home(model, rows.flat, rows.y, None)
+        flat, y, _ = calling.at_home(model, rows.flat, rows.y, None, device)
         rows = dataclasses.replace(rows, flat=flat, y=y)
         adapted = calling.on_rows_of(adapting.adapt(model, losses), rows)
+    elif device is not None:
+        raise ValueError("run has device=, but several inputs go to the model's device at once: leave device out")
     else:
         inputs = several_inputs.at_home(rows.inputs, model)
         numbers = inputs.array
@@ -234,7 +245,7 @@ def assembled(
         adapted = calling.on_table(adapted, rows.table)
     if adapted.parts is not None:
         losses = assigned(losses, adapted.parts)
-    own = (rows.y,) * len(losses) if labels is None else tuple(_at_home(one, rows.flat) for one in labels)
+    own = (rows.y,) * len(losses) if labels is None else tuple(_at_home(one, rows) for one in labels)
     return Problem(
         rows=rows,
         model=adapted,
@@ -250,8 +261,10 @@ def assembled(
     )
 
 
-def _at_home(labels: Array | None, flat: Array) -> Array | None:
-    return None if labels is None else arrays.beside(labels, flat)
+def _at_home(labels: Array | None, rows: Rows) -> Array | None:
+    if labels is None or rows.streamed is None:
+        return None if labels is None else arrays.beside(labels, rows.flat)
+    return arrays.from_host(arrays.to_host(labels), rows.xp, rows.device)
 
 
 def _beside(values: NDArray[np.float64], flat: Array) -> Array:

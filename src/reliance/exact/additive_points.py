@@ -13,11 +13,13 @@ from reliance._core.kinds import HostArray
 from reliance.exact.panels import Interpolation, Panels, Themselves
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 # F: labels (m, ...) and scores (m,) to losses (m,).
 LossAt: TypeAlias = Callable[[HostArray, Floats], Floats]
 
-# Chebyshev points in an interval: the work of rows and donors grows with it, the number of intervals only the tables.
-ORDER = 10
+# Chebyshev points in an interval. The work of rows and donors grows with it, the number of intervals only the tables;
+# but where every row has a table of its own, the fewest points in all are the best.
+ORDER, HIGH_ORDER = 10, 28
 # Rounding of losses, in units in the last place of the largest.
 UNITS, EPS = 8.0, float(np.finfo(np.float64).eps)
 # Rows that are looked at before all of them are.
@@ -110,26 +112,43 @@ class Points:
         found: Floats = self.side.points
         return found
 
+    def spread(self, weights: Floats, group: Integers | None = None) -> Floats:
+        """``(M, K)``: weights of the points, from ``(n, K)``; or (M, 2), from (n,) in two groups of numbers."""
+        if group is None:
+            return self.side.spread(weights)
+        if isinstance(self.side, Panels):
+            return self.side.spread(weights[:, None], group, 2).reshape(2, -1).T
+        return self.side.spread(np.stack([np.where(group == own, weights, 0.0) for own in (0, 1)], axis=1))
+
+    def interpolate(self, values: Floats, group: Integers | None = None) -> Floats:
+        """``(n, K)``, from values (M, K) at the points; or from (2, M, K), each number from those of its group."""
+        if group is None:
+            return self.side.interpolate(values)
+        if isinstance(self.side, Panels):
+            return self.side.interpolate(values.reshape(-1, values.shape[2]), group)
+        first, second = (self.side.interpolate(own) for own in values)
+        return np.where(group[:, None] == 0, first, second)
+
     def panel_shares(self) -> Floats:
         """Of the intervals."""
         return np.asarray(self.shares.reshape(-1, self.order).sum(axis=1))
 
     @classmethod
-    def on_panels(cls, numbers: Floats, width: float) -> Points:
+    def on_panels(cls, numbers: Floats, width: float, order: int = ORDER) -> Points:
         """Intervals of a length, or one that holds all numbers if that is shorter."""
         span = float(np.ptp(numbers)) * (1.0 + 8.0 * EPS)
-        panels = Panels.of(numbers, min(width, span) or 1.0, ORDER)
+        panels = Panels.of(numbers, min(width, span) or 1.0, order)
         counts = np.bincount(panels.place, minlength=len(panels.centres))
-        return cls(panels, np.repeat(counts / (len(numbers) * ORDER), ORDER), ORDER)
+        return cls(panels, np.repeat(counts / (len(numbers) * order), order), order)
 
     @classmethod
     def themselves(cls, numbers: Floats) -> Points:
         return cls(Themselves(numbers), np.full(len(numbers), 1.0 / len(numbers)), 0)
 
     @classmethod
-    def fewest(cls, numbers: Floats, width: float) -> Points:
+    def fewest(cls, numbers: Floats, width: float, order: int = ORDER) -> Points:
         """Intervals, levels, or the numbers themselves, whichever has the fewest points."""
-        panels = cls.on_panels(numbers, width)
+        panels = cls.on_panels(numbers, width, order)
         n, most = len(numbers), min(len(panels.at), len(numbers))
         if len(np.unique(numbers[:: max(n // (8 * most), 1)])) <= most:  # a glance: sorting all of them takes longer
             levels, place = np.unique(numbers, return_inverse=True)
@@ -150,11 +169,19 @@ class RowPoints:
         The labels of the points, in each of the K tables.
     mix : array (n, K)
         How a row's changes are made of those in the tables.
+    group : integers (n,) or None
+        If every row has one of two labels: which table is its own.
     """
 
     points: Points
     labels: tuple[HostArray, ...]
     mix: Floats
+    group: Integers | None = None
+
+    @property
+    def donor_order(self) -> int:
+        """Points of donors in an interval that suit these rows."""
+        return HIGH_ORDER if len(self.points.at) == len(self.mix) else ORDER
 
 
 def row_points(loss: LossAt, sides: Sides, make: Callable[[Floats], Points]) -> RowPoints:
@@ -164,7 +191,9 @@ def row_points(loss: LossAt, sides: Sides, make: Callable[[Floats], Points]) -> 
         return RowPoints(Points.themselves(sides.kept), (sides.labels,), np.ones((sides.n, 1)))
     points = make(sides.kept)
     labels = tuple(np.full(len(points.at), end) for end in dict.fromkeys(ends))
-    return RowPoints(points, labels, _mixture(sides.labels, *ends)[:, : len(labels)])
+    mix = _mixture(sides.labels, *ends)[:, : len(labels)]
+    apart = len(labels) == 2 and bool(np.all((mix[:, 1] == 0.0) | (mix[:, 1] == 1.0)))
+    return RowPoints(points, labels, mix, mix[:, 1].astype(np.int64) if apart else None)
 
 
 def affine_ends(loss: LossAt, sides: Sides) -> tuple[float, float] | None:

@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 TOLERANCE = 1e-11
 # Entries of tables that are held together, and of all tables of a feature but those of its rows themselves.
 _TOGETHER, _MOST_CELLS = 2**18, 2**24
-# How often the intervals are halved at most.
-_HALVINGS = 10
+# How often the intervals are halved at most, and by which part of their length points are tried beside what is lent.
+_HALVINGS, _ASIDE = 10, 0.25
 
 
 def chosen_width(loss: LossAt, sides: Sides) -> float | None:
@@ -36,9 +36,11 @@ def chosen_width(loss: LossAt, sides: Sides) -> float | None:
     None: no length serves, so the loss is not smooth in the score.
     """
     some, width = sides.sample(), sides.reach
+    span, turns = float(np.ptp(some.lent)), np.where(np.arange(some.n) % 2, 1.0, -1.0)
     for _ in range(_HALVINGS + 1):
         rows = row_points(loss, some, partial(Points.on_panels, width=width))
-        donors = Points.on_panels(some.lent, width)
+        # A little aside of the donors: intervals reach beyond them, and what happens just at a level shows.
+        donors = Points.on_panels(some.lent + _ASIDE * min(width, span) * turns, width, rows.donor_order)
         if len(rows.labels) * len(rows.points.at) * len(donors.at) > _MOST_CELLS:
             return None
         if _tables(loss, some, rows, donors).missed <= TOLERANCE:
@@ -58,12 +60,12 @@ def moments(loss: LossAt, sides: Sides, width: float | None) -> tuple[Moments, f
         donors = Points.themselves(sides.lent)
     else:
         rows = row_points(loss, sides, partial(Points.fewest, width=width))
-        donors = Points.fewest(sides.lent, width)
+        donors = Points.fewest(sides.lent, width, rows.donor_order)
     found, n = _tables(loss, sides, rows, donors), sides.n
     # The tables hold changes from the score with the mean of what is lent: a row's own change is taken off.
     own = loss(sides.labels, sides.kept + sides.lent) - loss(sides.labels, sides.kept)
     first, second = _mixed(rows, found.sums)
-    donor_sum = donors.side.interpolate(found.columns[:, None])[:, 0]
+    donor_sum = donors.interpolate(found.columns[:, None])[:, 0]
     weighted = own if sides.weights is None else sides.weights * own
     squares = np.maximum(second - own * (2.0 * first - n * own), 0.0)
     return Moments(first - n * own, donor_sum - np.sum(weighted), squares, None), found.missed
@@ -71,7 +73,10 @@ def moments(loss: LossAt, sides: Sides, width: float | None) -> tuple[Moments, f
 
 def _mixed(rows: RowPoints, sums: Floats) -> tuple[Floats, Floats]:
     """Sums of changes, and of their squares, of each row: (n,) each."""
-    each = rows.points.side.interpolate(sums)
+    if rows.group is not None:
+        each = rows.points.interpolate(np.stack([sums[:, [0, 2]], sums[:, [1, 4]]]), rows.group)
+        return each[:, 0], each[:, 1]
+    each = rows.points.interpolate(sums)
     if len(rows.labels) == 1:
         return each[:, 0], each[:, 1]
     p, q = rows.mix.T
@@ -104,9 +109,9 @@ class _Tables:
 
 def _tables(loss: LossAt, sides: Sides, rows: RowPoints, donors: Points) -> _Tables:
     count, size, width = len(rows.labels), len(rows.points.at), len(donors.at)
-    weights = rows.mix if sides.weights is None else rows.mix * sides.weights[:, None]
-    of_rows = rows.points.side.spread(weights)
-    of_donors = donors.side.spread(np.ones((sides.n, 1)))[:, 0]
+    weights = np.ones(sides.n) if sides.weights is None else sides.weights
+    of_rows = rows.points.spread(weights if rows.group is not None else rows.mix * weights[:, None], rows.group)
+    of_donors = donors.spread(np.ones((sides.n, 1)))[:, 0]
     sums, columns = np.empty((size, count * (count + 3) // 2)), np.zeros(width)
     checks = [_Missed.of(size, width) for _ in range(2 * count)]
     largest = np.zeros(2)  # of losses, and of changes

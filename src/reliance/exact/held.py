@@ -52,6 +52,7 @@ class HeldAt:
     base: Base
     held: dict[str, Held]
     barred: str = ""
+    reasons: dict[str, str] = field(default_factory=dict)
 
     def ask(self, route: Route) -> Opening[Impacts]:
         return route.held(self)

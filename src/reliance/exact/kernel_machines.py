@@ -202,12 +202,15 @@ class _Opened:
         found: list[Job[Measured]] = [Unused(self.problem, constant)] if constant else []
         if sums:
             found.append(SumsJob(self, sums))
-        # The session is the machine's own, though it is not called.
-        model = Model(self.machine.finish, self.machine.finish, session=self.problem.model.session)
-        inside = dataclasses.replace(self.problem, store=self.store, model=model)
         # One at a time: each feature has its own two factors.
-        rest = (f for f in features if f not in constant and f not in sums)
-        return [*found, *(Called("kernel", inside, self.base, self._plan(f), (f,)) for f in rest)]
+        return [*found, *(self._table(f) for f in features if f not in constant and f not in sums)]
+
+    def _table(self, feature: Feature) -> Called:
+        """In blocks of the engine. The session is the machine's own, though it is not called."""
+        model = Model(self.machine.finish, self.machine.finish, session=self.problem.model.session)
+        store = dataclasses.replace(self.store, held_bytes=self.store.table_bytes(feature))
+        inside = dataclasses.replace(self.problem, store=store, model=model)
+        return Called("kernel", inside, self.base, self._plan(feature), (feature,))
 
 
 class Kernels(Route):

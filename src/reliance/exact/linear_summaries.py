@@ -63,7 +63,7 @@ def linear_summaries(route: LinearReading, features: Sequence[Feature], summariz
     """
     plan, every = summarizer.plan, route.problem.features
     known: list[Summary | None] = [None] * len(every)
-    if plan.n > 2 and not summarizer.keep_rows and summarizer.change is None:
+    if plan.n > 2 and not summarizer.by_row:
         with np.errstate(over="ignore", invalid="ignore"):
             known = _from_moments(route, summarizer.base_losses, plan, summarizer.compare)
     closed = {feature.name: summary for feature, summary in zip(every, known, strict=True) if summary is not None}

@@ -41,7 +41,9 @@ TOLERANCE = 1e-6
 # Where predictions are of single precision: units in the last place, of the size of what is compared.
 _UNITS = 100.0
 # How many nodes are tried, one after the other; rows and true donors of the sample.
-ORDERS, _ROWS, _DONORS = (8, 12, 16, 24, 32, 48, 64, 96, 128), 48, 64
+ORDERS, _ROWS, _DONORS = (8, 16, 24, 32, 48, 64, 96, 128), 48, 64
+# Of these, as many as are measured together: one number for all of them, because JAX compiles for each.
+_TOGETHER = 8
 # What the last three coefficients may have of all that vary, in the changes that donors make.
 _LAST, _SHARE = 3, 1e-3
 
@@ -152,11 +154,14 @@ class Sample:
 
     def changes(self, feature: Feature, values: Floats) -> list[Floats]:
         """For each loss D (rows, m) with the feature at each of m values."""
-        problem = self.evaluation.problem
-        plan = Constants(problem.n, len(values))
+        parts = [self._part(feature, values[k : k + _TOGETHER]) for k in range(0, len(values), _TOGETHER)]
+        return [np.concatenate(tables, axis=1) for tables in zip(*parts, strict=True)]
+
+    def _part(self, feature: Feature, values: Floats) -> list[Floats]:
+        problem, plan = self.evaluation.problem, Constants(self.evaluation.problem.n, len(values))
         found = self.evaluation.on(_held(problem, feature, values)).measure(plan, (feature,))
         tables = [moments.table for moments in found.moments[feature.name]]
-        return [np.zeros((problem.n, len(values))) if table is None else table for table in tables]
+        return [np.zeros((plan.n, plan.values)) if table is None else table for table in tables]
 
     def error(self, feature: Feature, rule: Rule, donors: Indices, true: list[Floats]) -> float:
         """Of changes that are interpolated from the nodes: the largest of all losses, relative to their size."""
@@ -175,10 +180,9 @@ def _held(problem: Problem, feature: Feature, values: Floats) -> Problem:
     return dataclasses.replace(problem, store=ConstantStore.over(problem.rows, held))
 
 
-def _tolerance(evaluation: Evaluation) -> float:
-    """Rounding of single precision is larger than what is asked for."""
-    precision = arrays.epsilon(evaluation.base.predictions)
-    return TOLERANCE if precision < TOLERANCE**2 else _UNITS * precision
+def _allowed(tolerance: float, evaluation: Evaluation) -> float:
+    """What is asked for, unless rounding is larger, as that of single precision usually is."""
+    return max(tolerance, _UNITS * arrays.epsilon(evaluation.base.predictions))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -191,6 +195,7 @@ class NodesJob:
 
     question: Exchange
     features: tuple[Feature, ...]
+    tolerance: float
     orders: dict[str, int] = field(default_factory=dict)
     route: str = "nodes"
 
@@ -217,8 +222,8 @@ class NodesJob:
         """Of as many nodes as show the sampled rows; an error if none do."""
         values = _column(self.question.problem, feature)
         donors = np.argsort(values)[np.linspace(0, len(values) - 1, _DONORS).astype(np.int64)]
-        true, error, tolerance = sample.changes(feature, values[donors]), np.inf, _tolerance(evaluation)
-        most = min(len(np.unique(values)) // 2, evaluation.problem.memory // (32 * len(values)))
+        true, error, tolerance = sample.changes(feature, values[donors]), np.inf, _allowed(self.tolerance, evaluation)
+        most = min(len(np.unique(values)) // 2, _affordable(evaluation.problem))
         for order in (order for order in ORDERS if order <= most):
             rule = gauss_rule(values, order)
             error = sample.error(feature, rule, donors, true)
@@ -228,6 +233,11 @@ class NodesJob:
             f"route='nodes': the loss is no smooth function of {shown(feature.name)} (ReLU, trees, kinks of a loss?): "
             f"changes are missed by {error:.1e} of their size, {tolerance:.0e} are allowed; pass route='auto'"
         )
+
+
+def _affordable(problem: Problem) -> int:
+    """For how many nodes the memory holds polynomials of all donors, and what is made of them."""
+    return problem.memory // (4 * 8 * problem.n)
 
 
 def _check_end(feature: Feature, rule: Rule, donor_sum: Floats) -> None:
@@ -248,6 +258,7 @@ def _column(problem: Problem, feature: Feature) -> Floats:
 @dataclass(frozen=True, eq=False)
 class _Smooth:
     question: Exchange
+    tolerance: float
 
     def _few(self, feature: Feature) -> bool:
         """Whether the feature has so few values, or such as are counts, that they are taken as they are."""
@@ -260,22 +271,32 @@ class _Smooth:
             return f"{shown(feature.name)} is a group of columns, and nodes are values of one"
         if not np.all(np.isfinite(_column(self.question.problem, feature))):
             return f"{shown(feature.name)} has missing or infinite values, between which there are no nodes"
-        if self.question.problem.n < 4 * ORDERS[0] and not self._few(feature):
-            return f"{self.question.problem.n} rows are fewer than nodes are worth"
+        problem = self.question.problem
+        if problem.n < 4 * ORDERS[0] and not self._few(feature):
+            return f"{problem.n} rows are fewer than nodes are worth"
+        if _affordable(problem) < ORDERS[0]:
+            return f"memory={problem.memory} bytes is too small for nodes of {problem.n} rows; pass more to rl.Run"
         return 0.0
 
     def jobs(self, features: tuple[Feature, ...]) -> list[Job[Measured]]:
         few = [feature for feature in features if self._few(feature)]
         smooth = tuple(feature for feature in features if feature not in few)
         plans = ((feature, classes_of(self.question, feature)) for feature in few)
-        found: list[Job[Measured]] = [NodesJob(self.question, smooth)] if smooth else []
+        found: list[Job[Measured]] = [NodesJob(self.question, smooth, self.tolerance)] if smooth else []
         return [*found, *(called(self.question, "distinct", plan, (f,)) for f, plan in plans if plan is not None)]
 
 
 class Nodes(Route):
-    """Few values of a column instead of all donors; where the user asks for it."""
+    """Few values of a column instead of all donors; where the user asks for it.
+
+    ``tolerance``: the error of the changes of the loss, relative to their size. Another one is that of another route in
+    the list `exact.ROUTES`.
+    """
 
     name, calls = "nodes", True
+
+    def __init__(self, tolerance: float = TOLERANCE) -> None:
+        self.tolerance = tolerance
 
     def pairs(self, question: Exchange) -> Opening[Measured]:
         problem = question.problem
@@ -287,6 +308,6 @@ class Nodes(Route):
             return "needs predictions of single or double precision"
 
         def opened() -> Offer[Measured]:
-            return _Smooth(question)
+            return _Smooth(question, self.tolerance)
 
         return opened

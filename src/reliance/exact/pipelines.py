@@ -24,7 +24,7 @@ from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
 from reliance.exact import trust
 from reliance.exact.called import FromMoments
-from reliance.exact.protocol import Exchange, Job, Measured, Offer, Opening, Route, Summarizer
+from reliance.exact.protocol import Almost, Exchange, Job, Measured, Offer, Opening, Route, Summarizer
 from reliance.exact.unused import Unused
 from reliance.inference import Floats, Summary
 from reliance.models import calling, pipelines
@@ -53,7 +53,7 @@ class Pipelines(Route):
             return self.needs
         found = pipelines.unfold(problem.model.source, int(problem.flat.shape[1]))
         if isinstance(found, str):
-            return f"does not apply: {found}" if found else self.needs
+            return Almost(f"does not apply: {found}") if found else self.needs
         return partial(_opened, question, found, self.best)
 
 
@@ -131,22 +131,23 @@ class _Behind:
         rest = tuple(f for f in features if f in self.unused)
         found: list[Job[Measured]] = [Unused(self.question.problem, rest)] if rest else []
         offers = {id(offer): (route, offer) for _, route, offer in self.best.values()}
-        for key, (_, offer) in offers.items():
+        for key, (route, offer) in offers.items():
             mine = {f.name: f for f in features if f.name in self.inner and id(self.best[f.name][2]) == key}
             for job in offer.jobs(tuple(self.inner[name] for name in mine)) if mine else ():
                 own = tuple(mine[f.name] for f in job.features)
-                found.append(BehindJob(self.question.problem, own, self.inner, job))
+                found.append(BehindJob(self.question.problem, own, self.inner, job, route.calls))
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class BehindJob:
-    """A job of the last estimator, about columns of the rows as they were given."""
+    """A job of the last estimator, about columns of the rows as they were given; ``calls``: that is called for it."""
 
     problem: Problem
     features: tuple[Feature, ...]
     inner: Mapping[str, Feature]
     job: Job[Measured]
+    calls: bool
 
     @property
     def route(self) -> str:

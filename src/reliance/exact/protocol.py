@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from reliance import inference
 from reliance._core.streams import Indices
+from reliance.data.clusters import Clusters
 from reliance.data.features import Feature
 from reliance.engine.evaluation import Evaluation
 from reliance.engine.executors import Base
@@ -73,6 +74,10 @@ class Offer(Protocol[A_co]):
     def jobs(self, features: tuple[Feature, ...]) -> Sequence[Job[A_co]]:
         """The work for features that have a cost."""
         ...
+
+
+class Almost(str):
+    """Why a route does not apply to a model of the kind that it is for: a result says it where the model is called."""
 
 
 # A route applies: reading the model, to be called once. Or it does not: why, in words that go on after its name.
@@ -140,7 +145,8 @@ class Exchange:
     """Features exchanged between rows under a plan.
 
     ``forced``: the user asks for one route, whatever it costs. ``classes``: what ``distinct.classes_of`` has found so
-    far, by the feature's name. ``tables``: what becomes of tables of predictions, if some are wanted.
+    far, by the feature's name. ``tables``: what becomes of tables of predictions, if some are wanted. ``reasons``: of
+    features for which the model is called, by name, which route was the nearest and why it does not apply.
     """
 
     problem: Problem
@@ -149,6 +155,7 @@ class Exchange:
     forced: bool = False
     classes: dict[str, Classes | None] = field(default_factory=dict)
     tables: Tables | None = None
+    reasons: dict[str, str] = field(default_factory=dict)
 
     def ask(self, route: Route) -> Opening[Measured]:
         if self.tables is not None and not route.tables:
@@ -190,7 +197,8 @@ class ChosenRows(Exchange):
 class Summarizer:
     """What summaries of features under one loss, the ``index``-th of the problem, have in common.
 
-    ``change``: what makes moments under a metric of those under the loss that was measured in its place.
+    ``change``: what makes moments under a metric of those under the loss that was measured in its place. ``clusters``:
+    the units, if they are not rows. ``keep_influence``: whether summaries tell how far each unit moves the estimate.
     """
 
     index: int
@@ -202,10 +210,17 @@ class Summarizer:
     keep_rows: bool
     supports: Mapping[str, Support]
     change: Callable[[Moments], Moments] | None = None
+    clusters: Clusters | None = None
+    keep_influence: bool = False
 
     @cached_property
     def lent(self) -> Floats:
         return inference.lent_units(self.base_losses, self.weights, self.plan, self.compare)
+
+    @property
+    def by_row(self) -> bool:
+        """Whether something of every row is asked for, which sums over all rows do not tell."""
+        return self.keep_rows or self.keep_influence or self.clusters is not None or self.change is not None
 
     def __call__(self, feature: Feature, moments: Moments) -> Summary:
         plan = self.plan.part(feature)
@@ -219,6 +234,8 @@ class Summarizer:
             lent=self.lent if plan is self.plan else None,
             keep_rows=self.keep_rows,
             support=self.supports[feature.name],
+            clusters=self.clusters,
+            keep_influence=self.keep_influence,
         )
 
 

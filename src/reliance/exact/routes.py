@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, Protocol
 
@@ -19,9 +19,9 @@ from reliance.exact.first_layer import FirstLayer
 from reliance.exact.kernel_machines import Kernels
 from reliance.exact.linear import Linear
 from reliance.exact.nodes import Nodes
-from reliance.exact.pipelines import Pipelines
+from reliance.exact.pipelines import BehindJob, Pipelines
 from reliance.exact.plain import Plain
-from reliance.exact.protocol import A, Exchange, Job, Measured, Offer, Opening, Route, Tables
+from reliance.exact.protocol import A, Almost, Exchange, Job, Measured, Offer, Opening, Route, Tables
 from reliance.exact.tree_route import Trees
 from reliance.plans import Plan
 
@@ -55,6 +55,11 @@ class Question(Protocol[A]):
         """Why no route but the last applies, in words that go on after its name; "" if others may."""
         ...
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Of features for which the model is called, by name, why a route nearly but not quite applies."""
+        ...
+
     def ask(self, route: Route) -> Opening[A]: ...
 
     def check_size(self, cells: int) -> None:
@@ -72,6 +77,7 @@ class Done(Generic[A]):
 
     jobs: tuple[Job[A], ...]
     answers: tuple[A, ...]
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def block(self) -> tuple[int, int]:
@@ -87,6 +93,10 @@ class Done(Generic[A]):
 
     def routes(self, features: Sequence[Feature]) -> list[str]:
         return [self.jobs[self._places[feature.name]].route for feature in features]
+
+    def why(self, features: Sequence[Feature]) -> list[str]:
+        """Why the model was called for each of them though a route is nearly for it; "" if there is nothing to say."""
+        return [self.reasons.get(feature.name, "") for feature in features]
 
     def evaluations(self, features: Sequence[Feature]) -> list[int]:
         return [self.jobs[self._places[feature.name]].evaluations(feature) for feature in features]
@@ -119,7 +129,7 @@ def answered(
     asked = question.problem.features if features is None else features
     waiting = _chosen(question, route, asked, ROUTES)
     # Tables that a route fills without the model are quick: only rows that it is called with are worth a word.
-    called = _total([job for one, job in waiting if one.calls])
+    called = _total([job for one, job in waiting if one.calls or (isinstance(job, BehindJob) and job.calls)])
     for _, job in waiting:
         question.check_size(max(map(job.evaluations, job.features), default=0))
     evaluation.expect(_total([job for _, job in waiting]), called)
@@ -136,7 +146,7 @@ def answered(
             later = ROUTES[ROUTES.index(one) + 1 :]
             waiting = [*(rest for rest in waiting if rest[0] is not one), *_chosen(question, route, left, later)]
             _expect(evaluation.advance, [job for _, job in waiting])
-    return Done(tuple(job for _, job, _ in jobs), tuple(answer for _, _, answer in jobs))
+    return Done(tuple(job for _, job, _ in jobs), tuple(answer for _, _, answer in jobs), dict(question.reasons))
 
 
 def _chosen(
@@ -160,15 +170,22 @@ def _best(
     for route in _wanted(question, wanted, routes):
         # What costs nothing cannot be had for less: further routes are not even opened.
         left = [f for f in features if f.name not in best or best[f.name][0] > 0.0]
-        offer = _opened(question, route, wanted) if left else None
-        if offer is None:
+        offer = _opened(question, route, wanted) if left else ""
+        if isinstance(offer, str):
+            if isinstance(offer, Almost):
+                question.reasons.update((f.name, f"route={route.name!r} {offer}") for f in left)
             continue
         for feature in left:
             cost = offer.cost(feature)
+            if isinstance(cost, str) and not route.calls:
+                question.reasons[feature.name] = f"route={route.name!r}: {cost}"
             if isinstance(cost, str) and wanted == route.name:
                 raise ValueError(f"route={shown(wanted)}: {cost}: pass route='auto'")
             if not isinstance(cost, str) and (feature.name not in best or cost < best[feature.name][0]):
                 best[feature.name] = cost, route, offer
+    for name, (cost, *_) in best.items():
+        if cost == 0.0:  # nothing is called
+            question.reasons.pop(name, None)
     return best
 
 
@@ -181,17 +198,18 @@ def _wanted(question: Question[A], wanted: str, routes: Sequence[Route]) -> list
     return [route for route in routes if wanted in ("auto", route.name)]
 
 
-def _opened(question: Question[A], route: Route, wanted: str) -> Offer[A] | None:
+def _opened(question: Question[A], route: Route, wanted: str) -> Offer[A] | str:
+    """What a route offers, or why it does not apply."""
     opening = question.ask(route)
     if isinstance(opening, str):
         if wanted == route.name:
             raise ValueError(f"route={shown(wanted)} {opening}: pass route='auto'")
-        return None
+        return opening
     try:
         return opening()
     except trust.Disagreement:
         _disagrees(question.problem, route, wanted)
-        return None
+        return Almost(f"was given up: the model does not predict what {route.says}")
 
 
 def _disagrees(problem: Problem, route: Route, wanted: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +16,6 @@ from reliance.engine.problems import Problem
 from reliance.engine.shapes import call_rows
 from reliance.exact.protocol import Route
 from reliance.models import calling, ensembles, pipelines
-from reliance.models.additive import AdditiveForm
 from reliance.models.calling import FirstLayer, Model
 from reliance.models.ensembles import Ensemble
 from reliance.models.kernel_machines import KernelMachine, Sums
@@ -80,26 +82,36 @@ def check_linear(
         raise Disagreement
 
 
-def check_additive(problem: Problem, base: Base, form: AdditiveForm, scores: Floats) -> None:
+class Scored(Protocol):
+    """A model that is known to be a function of scores, which are sums over columns."""
+
+    @property
+    def labels(self) -> str: ...
+    @property
+    def answer(self) -> Callable[[Floats], HostArray]: ...
+
+    def score(self, flat: Array) -> Floats:
+        """``(m, ...)`` of rows ``(m, P)``."""
+        ...
+
+
+def check_scores(problem: Problem, base: Base, form: Scored, scores: Floats) -> None:
     """Raise `Disagreement` unless the effects of single columns give the model's predictions up to rounding.
 
-    ``scores (n,)``: their sums in the rows. Labels are not compared where the score is 0 up to rounding.
+    ``scores (n, ...)``: their sums in the rows. Labels are not compared where the score is 0 up to rounding.
     """
     groups = [feature.columns for feature in problem.features]
     precision = arrays.epsilon(base.predictions)
     block = probe(problem.flat, groups, scores, memory=problem.memory).block
-    every, half = range(int(block.shape[1])), int(block.shape[0]) // 2
+    half, doubt = int(block.shape[0]) // 2, doubtful(problem, scores)
     # In two parts: an effect that looks at its batch is none of single rows.
-    replaced = (
-        np.concatenate([form.effect(part, every) for part in (block[:half, :], block[half:, :])]) + form.intercept
-    )
-    doubt = doubtful(problem, scores)
+    replaced = np.concatenate([form.score(part) for part in (block[:half, :], block[half:, :])])
     if precision > COARSE:
         raise Disagreement
     for own, model in ((scores, base.predictions), (replaced, _called(problem, block))):
         claimed, library = np.asarray(form.answer(own)), arrays.to_host(model)
         library = library.reshape(claimed.shape) if claimed.size == library.size else library
-        clear = np.abs(own) > (-1.0 if form.labels == "none" else doubt)
+        clear = np.ones(len(own), dtype=bool) if form.labels == "none" else np.abs(own) > doubt
         if claimed.shape != library.shape or not _agree(claimed[clear], library[clear], own, precision):
             raise Disagreement
 

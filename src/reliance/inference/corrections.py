@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from reliance._core import arrays, streams
 from reliance._core.arrays import Array
 from reliance._core.streams import Indices
+from reliance.data.clusters import Clusters
 from reliance.data.features import Feature
 from reliance.engine.evaluation import Evaluation
 from reliance.engine.reductions import Moments
@@ -195,9 +196,26 @@ def _host(x: Any) -> Floats:
 # Any sampler: delete a group, fit again
 
 
-def jackknife_groups(key: int, n: int) -> list[tuple[Indices, Indices]]:
-    """The rows that are left, and those that are not, when each of (at most) 20 random groups is deleted."""
-    order = streams.ordering(key, n, 0)
-    groups = min(n, freedom.JACKKNIFE_GROUPS)
-    group = np.arange(n) % groups
-    return [(np.sort(order[group != g]), np.sort(order[group == g])) for g in range(groups)]
+def jackknife_groups(key: int, n: int, clusters: Clusters | None = None) -> list[tuple[Indices, Indices]]:
+    """The rows that are left, and those that are not, when each of (at most) 20 random groups is deleted.
+
+    Clusters stay whole: the largest come first, and each goes to the group that is the smallest so far.
+    """
+    units = n if clusters is None else clusters.count
+    order, groups = streams.ordering(key, units, 0), min(units, freedom.JACKKNIFE_GROUPS)
+    if clusters is None:
+        group = np.empty(n, dtype=np.int64)
+        group[order] = np.arange(n) % groups
+    else:
+        group = _even_groups(clusters, order, groups)[clusters.codes]
+    return [(np.flatnonzero(group != g), np.flatnonzero(group == g)) for g in range(groups)]
+
+
+def _even_groups(clusters: Clusters, order: Indices, groups: int) -> Indices:
+    """``(count,)``: the group of each cluster, of about as many rows in each; ties by the order."""
+    sizes = np.bincount(clusters.codes, minlength=clusters.count)
+    filled, group = np.zeros(groups, dtype=np.int64), np.empty(clusters.count, dtype=np.int64)
+    for cluster in order[np.argsort(-sizes[order], kind="stable")]:
+        smallest = int(np.argmin(filled))
+        group[cluster], filled[smallest] = smallest, filled[smallest] + sizes[cluster]
+    return group

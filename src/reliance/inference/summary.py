@@ -17,7 +17,9 @@ from scipy import special
 
 from reliance._core.checks import warn
 from reliance._core.words import shown
+from reliance.data.clusters import Clusters
 from reliance.engine.reductions import Moments
+from reliance.inference.clusters import clustered
 from reliance.inference.freedom import FEWEST, Support
 from reliance.inference.row_tests import rank_test, row_test, sign_flip_test
 from reliance.inference.variance import hull, kernel, skewness, with_row_effect
@@ -130,13 +132,16 @@ def summarize(
     keep_rows: bool = True,
     effect: Floats | None = None,
     support: Support | None = None,
+    clusters: Clusters | None = None,
+    keep_influence: bool = False,
 ) -> Summary:
     """Estimate and errors of one feature.
 
     ``per_row=False``: a metric without influence function, draws only. ``lent``: `lent_units`, where already known.
     ``keep_rows=False``: without the values of the rows, which many features of many rows have no room for. ``effect``
-    (n,): what each row adds to the mean loss through a sampler that was fitted on these rows; with it, the summary has
-    the influence values. ``support``: on how many units the error rests, if not on all.
+    (n,): what each row adds to the mean loss through a sampler that was fitted on these rows. ``support``: on how many
+    units the error rests, if not on all. ``clusters``: what the units are, if not rows. ``keep_influence``: with how
+    far each unit moves the estimate, which there is with an effect in any case.
     """
     null, n, k, w = null_value(compare), plan.n, plan.draws, weights
     w = np.ones(n) if w is None else np.asarray(w, dtype=np.float64)
@@ -161,12 +166,15 @@ def summarize(
     influence, (population, drawn) = plan.influence(terms), plan.variance(terms)
     variance, monte_carlo = float(population), float(drawn)
     units = plan.unit_values(row_values)
+    if clusters is not None:
+        influence, variance = clustered(influence, variance, clusters)
+        units = null + clusters.sums(changes)
     share = math.nan if not variance >= 0.0 else (monte_carlo / variance if variance > 0.0 else 0.0)
     summary = Summary(
         value=value,
         replaced_risk=risk(base, w) + risk(moments.row_sum, w) / k,
         std_error=math.sqrt(variance),
-        skewness=float(skewness(influence, np.asarray(population))),
+        skewness=float(skewness(influence, np.asarray(variance))),
         monte_carlo_share=share,
         fixed_data_error=fixed,
         random_variable_error=math.sqrt(float(h.total)) / (n * k),  # sqrt(mean(h^2) / (n K)), the mean of h being 0
@@ -174,11 +182,13 @@ def summarize(
         draws=draws,
         row_values=row_values if keep_rows else None,
         unit_values=units if keep_rows and units is not row_values else None,
-        influence=None if effect is None else influence,
+        influence=influence if keep_influence or effect is not None else None,
     )
     if not per_row:
         return summary.of_draws_alone(n if keep_rows else None)
-    return summary if support is None else summary.resting_on(support, plan.units)
+    return (
+        summary if support is None else summary.resting_on(support, plan.units if clusters is None else clusters.count)
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------

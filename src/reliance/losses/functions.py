@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from numbers import Real
 from typing import TypeAlias
 
@@ -21,7 +21,7 @@ from reliance._core import loops
 from reliance._core.arrays import device, namespace, sum_dtype
 from reliance._core.kinds import Array, Operand, Several
 from reliance._core.words import listed, shown
-from reliance.losses import formulas
+from reliance.losses import formulas, passed_losses
 from reliance.losses.formulas import Host, float_dtype, is_numeric
 from reliance.losses.places import Place
 
@@ -199,42 +199,13 @@ def resolve(loss: LossLike) -> Loss | Metric:
     if loss is huber or loss is pinball:
         return _KNOWN[_name(loss)]
     if callable(loss):
-        _check_order(loss)
-        return Loss(_name(loss), loss)
+        passed = passed_losses.of_others(loss)
+        return Loss(_name(loss), loss) if passed is None else Loss(passed.name, passed)
     if not isinstance(loss, str):
         raise TypeError(f"loss must be a name, a function (y, prediction) -> (m,), or a Metric; got {shown(loss)}.")
     if loss not in _KNOWN:
         raise ValueError(f"loss={shown(loss)} is unknown; the known names are {', '.join(_KNOWN)}.")
     return _KNOWN[loss]
-
-
-# Losses of torch and optax, which are called as (prediction, y), and ours that say the same.
-_OURS = {
-    "cross_entropy": "crossentropy crossentropyloss bcewithlogitsloss binarycrossentropywithlogits nllloss "
-    "softmaxcrossentropy softmaxcrossentropywithintegerlabels sigmoidbinarycrossentropy",
-    "log_loss": "bceloss binarycrossentropy",
-    "squared_error": "mseloss squarederror l2loss",
-    "absolute_error": "l1loss",
-    "huber": "huberloss smoothl1loss",
-}
-
-
-def _check_order(loss: Callable[..., Operand]) -> None:
-    """A loss of torch or optax takes the prediction first, and torch's give one number for all rows by default."""
-    function, given = (loss.func, loss.keywords) if isinstance(loss, partial) else (loss, getattr(loss, "__dict__", {}))
-    home = str(function.__module__ if hasattr(function, "__name__") else type(function).__module__)
-    if not home.startswith(("torch.nn.functional", "torch.nn.modules.loss", "optax")):
-        return
-    name = _name(function)
-    plain = name.lower().replace("_", "")
-    ours = next((known for known, theirs in _OURS.items() if plain in theirs.split()), None)
-    symmetric = ours in ("squared_error", "absolute_error", "huber")
-    if symmetric and (home.startswith("optax") or given.get("reduction") == "none"):
-        return
-    remedy = f"pass loss={ours!r}" if ours else f"pass a function, lambda y, p: {name}(p, y), with one loss per row"
-    raise TypeError(
-        f"loss={name} is called as (prediction, y), and a loss here as (y, prediction) with one loss per row: {remedy}."
-    )
 
 
 def resolve_all(loss: LossLike | LossesLike) -> tuple[Loss | Metric, ...]:
@@ -312,8 +283,13 @@ def row_losses(loss: Loss, y: Array, prediction: Array) -> Array:
     prediction = conform(loss, y, prediction)
     check_shapes(loss, y, prediction)
     remedy = "one loss per row is needed; wrap a metric of all rows in Metric(value)"
-    with np.errstate(under="ignore"):  # exp(-1000) is 0
+    with _underflowing(prediction):
         return _shaped(loss, loss.rows(y, prediction), (y.shape[0],), remedy)
+
+
+def _underflowing(prediction: Array) -> AbstractContextManager[object]:
+    """exp(-1000) is 0. Other arrays than NumPy's do not warn, and compilers cannot trace NumPy's settings."""
+    return np.errstate(under="ignore") if isinstance(prediction, np.ndarray) else nullcontext()
 
 
 def draw_losses(metric: Metric, y: Array, predictions: Array, weights: Array | None = None) -> Array:
@@ -336,7 +312,7 @@ def draw_losses(metric: Metric, y: Array, predictions: Array, weights: Array | N
             return xp.full((n,), float(value), dtype=sum_dtype(xp, dev), device=dev)
         return xp.broadcast_to(formulas.wide(_shaped(metric, value, (), "value must return one number")), (n,))
 
-    with np.errstate(under="ignore"):
+    with _underflowing(predictions):
         return loops.map_draws(one, predictions)
 
 

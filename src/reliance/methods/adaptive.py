@@ -215,26 +215,28 @@ def _why_stop(
                 weights,
                 plan.part(feature),
                 compare,
-                effect=np.zeros(plan.n),
                 support=supports[index][feature.name],
+                clusters=problem.rows.clusters,
+                keep_influence=True,
             )
             for feature in problem.features
         ]
         risk = inference.risk(losses, weights)
-        reason = _precise(known, plan, compare, risk, goal) if goal.top is None else _ranked(known, plan.n, goal.top)
+        units = freedom.units_of(problem, plan)
+        reason = _precise(known, units, compare, risk, goal) if goal.top is None else _ranked(known, units, goal.top)
         if not reason:
             return ""
         reasons.append(reason)
     return "rows" if "rows" in reasons else reasons[0]
 
 
-def _precise(known: list[Summary], plan: Plan, compare: str, risk: float, goal: Until) -> str:
+def _precise(known: list[Summary], units: int, compare: str, risk: float, goal: Until) -> str:
     values, errors, gamma, share = (
         np.asarray([getattr(s, name) for s in known])
         for name in ("value", "std_error", "skewness", "monte_carlo_share")
     )
     df = np.asarray([s.degrees_of_freedom for s in known])
-    df = np.where(np.isnan(df), plan.units - 1, df)
+    df = np.where(np.isnan(df), units - 1, df)
     ends = inference.interval(values, errors, df, _LEVEL, gamma=gamma, ratio=compare == "ratio")
     wanted = goal.half_width(risk, compare)
     half = (ends[:, 1] - ends[:, 0]) / 2.0
@@ -247,17 +249,17 @@ def _precise(known: list[Summary], plan: Plan, compare: str, risk: float, goal: 
     return "rows" if np.all((least[wide] > wanted) & (share[wide] <= _NEGLIGIBLE)) else ""
 
 
-def _ranked(known: list[Summary], n: int, top: int) -> str:
+def _ranked(known: list[Summary], units: int, top: int) -> str:
     """Whether each of the largest values is above the next one, beyond the error of their difference."""
     order = np.argsort([-s.value for s in known], kind="stable")
-    least = [n - 1.0 if math.isnan(s.degrees_of_freedom) else s.degrees_of_freedom for s in known]
+    least = [units - 1.0 if math.isnan(s.degrees_of_freedom) else s.degrees_of_freedom for s in known]
     quantile = inference.t_quantile(_LEVEL, min(least))
     out_of_reach = False
     for one, other in itertools.pairwise(order[: top + 1]):
         a, b = known[one], known[other]
         assert a.influence is not None
         assert b.influence is not None
-        error = float(np.std(a.influence - b.influence, ddof=1)) / math.sqrt(n)
+        error = float(np.std(a.influence - b.influence, ddof=1)) / math.sqrt(units)
         gap = a.value - b.value
         if gap > quantile * error:
             continue

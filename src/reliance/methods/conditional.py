@@ -8,6 +8,7 @@ from typing import Unpack, overload
 
 import numpy as np
 
+from reliance._core import arrays
 from reliance._core.checks import check_choice
 from reliance._core.kinds import Array
 from reliance._core.progress import Progress
@@ -16,13 +17,16 @@ from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
 from reliance.data import tables
+from reliance.data.clusters import ClustersLike
 from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, ModelLike
 from reliance.engine.evaluation import evaluating
 from reliance.engine.problems import Problem, prepare
+from reliance.inference.freedom import units_of
 from reliance.methods.drawing import DEFAULT, Draws, drawn
-from reliance.methods.measuring import COMPARE, base_risks, reliance_plan, whole_draws
+from reliance.methods.measuring import COMPARE, KEEPS, base_risks, reliance_plan, whole_draws
 from reliance.methods.signatures import Measuring
 from reliance.methods.studies import Measured, Study, measured, result_of
+from reliance.models import networks
 from reliance.plans import Plan
 from reliance.results.comparisons import RelativeImportance
 from reliance.results.importance import Importance
@@ -130,6 +134,7 @@ def relative_importance(
     compare: str = "difference",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -197,7 +202,7 @@ def relative_importance(
     0.0
     """
     check_choice(compare, COMPARE, "compare")
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
     on_host = tables.is_table(X) or isinstance(X, np.ndarray | list | tuple)
     moved = on_host and not isinstance(problem.flat, np.ndarray)
     asked = as_given(given)
@@ -205,12 +210,17 @@ def relative_importance(
     known = variables.gather(problem.rows, asked.context, y, moved)
     sets = variables.resolve_given(asked.variables, known)
     fit_on = asked.fit_on
+    if fit_on is not None and problem.rows.clusters is not None:
+        raise ValueError(
+            "clusters= says which rows of X belong together, not which of fit_on do, and those have an error, too: "
+            "leave fit_on out of rl.Given, so that the sampler is fitted on X, or leave clusters out"
+        )
     training = None if fit_on is None else variables.gather_training(fit_on, known, problem.flat, moved)
     plan = drawn(problem.rows, problem.key, draws)
     method = "relative_importance"
     sampler = samplers.resolve(asked.sampler)
     if isinstance(sampler, ByKind):
-        sampler = replace(sampler, coded=known.coded)
+        sampler = replace(sampler, coded=_codes(problem, known))
     found = _measure(problem, known, training, sampler, plan, compare, sets, method, progress)
     if isinstance(asked.variables, Mapping):
         return one_or_all(found, problem.several)
@@ -252,6 +262,7 @@ def conditional_model_reliance(
     compare: str = "ratio",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -304,16 +315,23 @@ def conditional_model_reliance(
     check_choice(compare, COMPARE, "compare")
     if not isinstance(sampler, Scrambler):
         raise TypeError(f"sampler={shown(sampler)}: pass rl.samplers.Scrambler(...), or leave it out")
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
     problem, plan = reliance_plan(problem, pairs)
     plan = whole_draws(problem, plan)
     known = variables.gather(problem.rows, None, None)
     if sampler.classifier is not None:
         known, sampler = known.with_uniforms(problem.key), replace(sampler, latent=int(known.matrix.shape[1]))
     method = "conditional_model_reliance"
-    by_kind = ByKind(sampler, coded=known.coded, two_values=False)
+    by_kind = ByKind(sampler, coded=_codes(problem, known), two_values=False)
     found = _measure(problem, known, None, by_kind, plan, compare, {"": variables.REST}, method, progress)
     return one_or_all({name: result[""] for name, result in found.items()}, problem.several)
+
+
+def _codes(problem: Problem, known: Variables) -> tuple[int, ...]:
+    """Columns whose values are no quantities: codes of a table, and integers that a network takes as they are."""
+    takes_integers = networks.module_of(problem.model.source) is not None
+    floating = arrays.is_floating(problem.xp, problem.flat.dtype)
+    return tuple(range(known.width)) if takes_integers and not floating else known.coded
 
 
 def _measure(
@@ -328,6 +346,7 @@ def _measure(
     progress: Progress,
 ) -> dict[str, RelativeImportance]:
     """All features given all sets, for each loss by name."""
+    units_of(problem, plan)  # units that clusters do not have are an error before the work
     with evaluating(problem, progress) as evaluation:
         evaluation.expect(len(sets) * len(problem.features) * plan.n * plan.columns)
         base_risks(evaluation, compare)

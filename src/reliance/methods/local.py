@@ -108,7 +108,8 @@ def local_importance(
     """
     contributes = y is None and loss is None
     chosen_loss = "prediction_shift" if contributes else loss
-    problem = prepare(model, X, y, features, chosen_loss, None, rng, run, names, (), ())
+    fewest = 2 if replace is None else 1  # one row may borrow from others, or take what is given
+    problem = prepare(model, X, y, features, chosen_loss, None, rng, run, names, (), (), fewest=fewest)
     _check_loss(problem)
     if not isinstance(center, bool | np.bool_):
         raise TypeError(f"center={shown(center)}: pass True or False")

@@ -11,18 +11,20 @@ from reliance._core.words import shown
 from reliance.engine.evaluation import Evaluation, evaluating
 from reliance.engine.problems import CURVES, NEED_PAIRS, Problem
 from reliance.exact.protocol import Summarizer
-from reliance.inference import Summary, freedom, identified
+from reliance.inference import Summary, freedom, identified, origins
 from reliance.inference.freedom import Support
 from reliance.losses.functions import Metric, has_rows
 from reliance.methods import curves, metrics
 from reliance.methods.drawing import Draws, drawn
 from reliance.methods.metrics import Part
 from reliance.plans import Plan
-from reliance.results import importance as results
+from reliance.results import gathered as results
 from reliance.results.importance import Importance
+from reliance.results.influence import Influence
 from reliance.results.mapping import Results, one_or_all
 
 COMPARE = ("difference", "ratio")
+KEEPS = ("rows", "influence")
 
 
 def reliance_plan(problem: Problem, pairs: str | int | Draws) -> tuple[Problem, Plan]:
@@ -61,6 +63,7 @@ def measure(
     check_choice(compare, COMPARE, "compare")
     if curves.wants_curves(problem) and not plan.exhaustive:
         raise ValueError(f"keep={shown(min(problem.keep & set(CURVES)))}: {NEED_PAIRS}")
+    freedom.units_of(problem, plan)  # units that clusters do not have are an error before the work
     with evaluating(problem, progress) as evaluation:
         base_risks(evaluation, compare)  # a ratio over 0 is an error before the work
         parts = metrics.measured(evaluation, plan, route)
@@ -93,17 +96,19 @@ def collect(
             loss=function.name,
             why_loss=function.why,
             exchangeable=plan.exchangeable,
-            plan=plan.label,
-            units=plan.units,
+            plan=freedom.label_of(problem, plan.label),
+            units=freedom.units_of(problem, plan),
             n=plan.n,
             draws_per_row=plan.draws,
             evaluations=done.evaluations(problem.features),
             routes=done.routes(problem.features),
+            why_routes=done.why(problem.features),
             block=done.block,
             key=problem.key,
             keep_rows="rows" in problem.keep,
             curves=drawn,
             stopped=stopped,
+            influence=_influence(problem, plan, own),
         )
     return one_or_all(found, problem.several)
 
@@ -123,9 +128,19 @@ def _summaries(
         keep_rows="rows" in problem.keep,
         supports=supports,
         change=reading.change,
+        clusters=problem.rows.clusters,
+        keep_influence="influence" in problem.keep,
     )
     known = {name: one for answer in part.done.answers for name, one in answer.summaries(summarizer).items()}
     return [known[feature.name] for feature in problem.features]
+
+
+def _influence(problem: Problem, plan: Plan, known: Sequence[Summary]) -> Influence | None:
+    """How far units move the estimates, if that is to be kept."""
+    if "influence" not in problem.keep:
+        return None
+    rows = results.stacked([one.influence for one in known])
+    return Influence(rows, None, None, origin=origins.origin(problem, plan))
 
 
 def base_risks(evaluation: Evaluation, compare: str) -> list[float]:

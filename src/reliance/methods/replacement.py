@@ -12,13 +12,14 @@ from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
+from reliance.data.clusters import ClustersLike
 from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, ModelLike
 from reliance.engine.problems import CURVES, prepare
 from reliance.exact import routes
 from reliance.methods import by_model
 from reliance.methods.adaptive import Until, measure_in_time, measure_until
 from reliance.methods.drawing import DEFAULT, Draws, drawn, growing
-from reliance.methods.measuring import reliance_plan
+from reliance.methods.measuring import KEEPS, reliance_plan
 from reliance.methods.replacing import ReplaceLike, measure_replaced, replacement
 from reliance.methods.signatures import Measuring, Replacing
 from reliance.plans import Plan
@@ -58,6 +59,7 @@ def ablation_importance(
     compare: str = "difference",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -102,7 +104,7 @@ def ablation_importance(
     >>> bool(result.values[0] > 4), result.values[1:].tolist()
     (True, [0.0, 0.0])
     """
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
     if replace is not None:
         found = replacement(problem, model, X, replace, run)
         return measure_replaced(found, draws, 10, compare, "ablation_importance", progress, independent=True)
@@ -161,6 +163,7 @@ def permutation_importance(
     compare: str = "difference",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -216,10 +219,11 @@ def permutation_importance(
             "compare": compare,
             "features": features,
             "weights": weights,
+            "clusters": clusters,
         }
         options |= {"run": run, "progress": progress, "names": names, "keep": keep, "replace": replace}
         return by_model.of_each(model, rng, lambda one, key: permutation_importance(one, X, y, rng=key, **options))
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
     if replace is not None:
         found = replacement(problem, model, X, replace, run)
         return measure_replaced(found, draws, DEFAULT, compare, "permutation_importance", progress)
@@ -268,6 +272,7 @@ def model_reliance(
     route: str = "auto",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -285,9 +290,11 @@ def model_reliance(
     compare : {"ratio", "difference"}
         Replaced risk over, or minus, the base risk.
     keep : str or sequence of str
-        ``"rows"`` keeps ``row_values`` (p, n). ``"curves"`` keeps ``curves``: for each feature its partial dependence
-        at the values that occur, which all pairs know without one more evaluation. ``"ice"`` keeps the curve of every
-        row, too: n m numbers for m values, which the ``memory`` of ``run`` must hold.
+        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes. ``"influence"`` keeps ``influence``, how far
+        each row (or cluster) moves each estimate, for ``interval(simultaneous=True)``, ``ranks()`` and differences.
+        ``"curves"`` keeps ``curves``: for each feature its partial dependence at the values that occur, which all pairs
+        know without one more evaluation. ``"ice"`` keeps the curve of every row, too: n m numbers for m values, which
+        the ``memory`` of ``run`` must hold.
 
     Returns
     -------
@@ -320,7 +327,7 @@ def model_reliance(
     [10.0, 1.0]
     """
     check_choice(route, routes.names(), "route")
-    keeps = ("rows", *CURVES)
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, keeps)
+    keeps = (*KEEPS, *CURVES)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, keeps, clusters)
     problem, plan = reliance_plan(problem, pairs)
     return measure_in_time(problem, plan, compare, "model_reliance", progress, route)

@@ -8,6 +8,7 @@ from typing import TypedDict
 from reliance._core.progress import Progress
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
+from reliance.data.clusters import ClustersLike
 from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike
 from reliance.methods.adaptive import Until
 from reliance.methods.replacing import ReplaceLike
@@ -29,6 +30,7 @@ class Measuring(Shared, total=False):
     """Of those that replace a feature of a given model."""
 
     compare: str
+    clusters: ClustersLike | None
     keep: str | Sequence[str]
 
 

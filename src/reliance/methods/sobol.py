@@ -31,7 +31,7 @@ from reliance.losses import outputs
 from reliance.methods.measuring import reliance_plan
 from reliance.methods.variance_shares import effects_of, influential, share
 from reliance.plans import Pairs, Plan
-from reliance.results import importance as results
+from reliance.results import gathered as results
 from reliance.results.importance import Importance
 
 Floats = NDArray[np.float64]

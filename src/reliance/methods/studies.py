@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,14 +23,16 @@ from reliance.engine.reductions import Moments
 from reliance.engine.stores import ArrayStore, Scrambled, Store, Thresholded, Values
 from reliance.inference import corrections, identified
 from reliance.inference.corrections import DERIVATIVE_DRAWS, Effect
-from reliance.inference.freedom import FEWEST, JACKKNIFE_GROUPS, Support, supports
+from reliance.inference.freedom import FEWEST, JACKKNIFE_GROUPS, Support, label_of, supports, units_of
+from reliance.inference.origins import origin
 from reliance.inference.summary import Summary
 from reliance.losses.checks import check_takes_weights
 from reliance.losses.functions import has_rows
 from reliance.plans import Plan
-from reliance.results import importance as results
+from reliance.results import gathered as results
 from reliance.results.comparisons import Influence, jackknife_spread
 from reliance.results.importance import Importance
+from reliance.results.influence import stacked
 from reliance.samplers import sampled_plans
 from reliance.samplers.by_kind import ByKind
 from reliance.samplers.draws import DonorDraws, Draws, FittedSampler, Residuals, Sampler, ValueDraws
@@ -211,7 +214,7 @@ def _replicates(
     """
     problem, found, count = study.evaluation.problem, [], 0
     by_plan = parts is None or isinstance(parts, Residuals | Thresholds)
-    groups = corrections.jackknife_groups(problem.key, problem.n)
+    groups = corrections.jackknife_groups(problem.key, problem.n, problem.rows.clusters)
     rows = sum(problem.n if by_plan else len(kept) for kept, _ in groups)
     study.evaluation.advance.expect(rows * study.plan.columns)
     for kept, gone in groups:
@@ -317,12 +320,13 @@ def _summary(study: Study, case: Measured, loss: int, keep_rows: bool, support: 
         keep_rows=keep_rows,
         effect=effect,
         support=support,
+        clusters=problem.rows.clusters,
     )
     training, left = None, None
-    if not per_row:  # a metric that says nothing about rows has no error but that of its draws
-        return found, Influence(np.full((problem.n,), np.nan), None, None)
-    if support.units < FEWEST:  # it rests on too few rows, whatever the sampler adds
-        return found, Influence(np.full((problem.n,), np.nan), None, None)
+    # A metric that says nothing about rows has no error but that of its draws; or it rests on too few rows, whatever
+    # the sampler adds.
+    if not per_row or support.units < FEWEST:
+        return found, Influence(np.full((units_of(problem, case.plan),), np.nan), None, None)
     if case.replicates is not None:
         variances = [jackknife_spread(case.replicates[:, loss][None, :])[0] ** 2]
         freedoms = [case.replicates.shape[0] - 1.0]
@@ -371,8 +375,8 @@ def result_of(
         loss=function.name,
         why_loss=function.why,
         exchangeable=drawn.exchangeable,
-        plan=f"jackknife, {study.plan.draws} per row" if refitted else drawn.label,
-        units=min(problem.n, JACKKNIFE_GROUPS) if refitted else drawn.units,
+        plan=label_of(problem, f"jackknife, {study.plan.draws} per row" if refitted else drawn.label),
+        units=min(units_of(problem, drawn), JACKKNIFE_GROUPS) if refitted else units_of(problem, drawn),
         n=problem.n,
         draws_per_row=study.plan.draws,
         evaluations=[case.evaluations for case in cases],
@@ -381,18 +385,7 @@ def result_of(
         key=problem.key,
         keep_rows=keep_rows,
     )
-    return result, _stacked([influence for _, influence in pairs])
-
-
-def _stacked(parts: list[Influence]) -> Influence:
-    """Of all features; a part that some features do not have is 0 there, or unknown."""
-
-    def rows(name: str) -> Floats | None:
-        found = [getattr(part, name) for part in parts]
-        known = [one for one in found if one is not None]
-        return np.stack([np.zeros_like(known[0]) if one is None else one for one in found]) if known else None
-
-    replicates, trained = rows("replicates"), rows("training_replicates")
-    freedoms = [np.nan if part.training_freedom is None else float(part.training_freedom) for part in parts]
-    left = None if np.isnan(freedoms).all() else np.asarray(freedoms)
-    return Influence(rows("rows") if replicates is None else None, rows("training"), replicates, trained, left)
+    influence = stacked([influence for _, influence in pairs])
+    if "influence" not in problem.keep:
+        return result, influence
+    return replace(result, influence=replace(influence, origin=origin(problem, drawn, refitted))), influence

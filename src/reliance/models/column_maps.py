@@ -37,7 +37,7 @@ def mapped(transformer: Transformer, sources: Sources) -> Sources:
     for kinds, rule in _rules():
         if isinstance(transformer, kinds):
             return rule(transformer, sources)
-    raise MixesColumns(f"the pipeline's {name} mixes columns, or is not known not to")
+    raise MixesColumns(f"the pipeline's {name} mixes columns")
 
 
 def _same(transformer: Transformer, sources: Sources) -> Sources:

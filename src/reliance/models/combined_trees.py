@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 import numpy as np
 
 from reliance.models.ensembles import Ensemble, Finish, Floats, Ints, rounded_down
-from reliance.models.libraries import Bagging, GradientBoosting, Voting
+from reliance.models.libraries import Bagging, GradientBoosting, Several, Voting
 from reliance.models.sklearn_trees import boosted_trees, is_gradient_boosting
-from reliance.models.tree_parts import NotRead, classification
+from reliance.models.tree_parts import NotRead, classification, in_column, regression
 
 Read: TypeAlias = Callable[[object, str], Ensemble | str]
 
@@ -34,6 +34,8 @@ def read_combined(model: object, method: str, read: Read) -> Ensemble | None:
         return _voting(model, method, read)
     if _is_bagging(model):
         return _bagging(model, method, read)
+    if _is_several(model):
+        return _several(model, method, read)
     if is_gradient_boosting(model) and not hasattr(model, "classes_"):
         return _boosted_on(model, method, read)
     return None
@@ -49,6 +51,25 @@ def _is_bagging(model: object) -> TypeGuard[Bagging]:
     from sklearn import ensemble
 
     return type(model) in (ensemble.BaggingRegressor, ensemble.BaggingClassifier)
+
+
+def _is_several(model: object) -> TypeGuard[Several]:
+    from sklearn import multioutput
+
+    return type(model) is multioutput.MultiOutputRegressor
+
+
+def _several(model: Several, method: str, read: Read) -> Ensemble | None:
+    """One model for each output."""
+    members, outputs = [_member(one, method, read) for one in model.estimators_], len(model.estimators_)
+    apart = [
+        dataclasses.replace(
+            one, value=in_column(one.value[:, 0], k, outputs), offset=in_column(one.offset, k, outputs)[0]
+        )
+        for k, one in enumerate(members)
+    ]
+    finish = regression(method, outputs)
+    return None if finish is None else added([Part(one, 1.0) for one in apart], finish, members[0].n_features)
 
 
 def _voting(model: Voting, method: str, read: Read) -> Ensemble | None:

@@ -191,6 +191,12 @@ class Voting(Protocol):
     _weights_not_none: Sequence[float] | None
 
 
+class Several(Protocol):
+    """Fitted models of scikit-learn, one for each output."""
+
+    estimators_: Sequence[object]
+
+
 class LightgbmBooster(Protocol):
     """A booster of LightGBM."""
 
@@ -242,6 +248,7 @@ class XgboostTree(TypedDict):
     categories_segments: list[int]
     categories_sizes: list[int]
     tree_param: _TreeParam
+    leaf_weights: NotRequired[list[float]]
 
 
 class XgboostEstimator(Protocol):

@@ -14,26 +14,29 @@ from reliance.plots.by_feature import (
     p_value_bars,
     row_bars,
 )
+from reliance.plots.clouds import cloud, risks
 from reliance.plots.curves import curve
 from reliance.plots.groups import set_bars, together
 from reliance.plots.images import image, local_image
 from reliance.plots.impacts import impact_bars, impact_lines
 from reliance.plots.kinds import Kinds, draw
 from reliance.plots.local import heat, waterfall
-from reliance.plots.ranges import ranges
+from reliance.plots.ranges import ranges, rank_ranges
 from reliance.plots.splits import split_bars, split_boxes, split_violins
 from reliance.plots.spreads import draw_boxes, draw_violins, null_boxes, null_ranges, null_violins
 from reliance.plots.swarm import local_swarm, row_swarm
 
 REFITS: Kinds = {"bar": bars, "box": draw_boxes, "violin": draw_violins}
 IMPORTANCE: Kinds = {**REFITS, "curve": curve, "beeswarm": row_swarm, "image": image}
+POOLED: Kinds = {"bar": bars}
 SETS: Kinds = {"bar": set_bars}
 DELTA: Kinds = {"bar": difference_bars}
 INTERACTIONS: Kinds = {"bar": interaction_bars}
 LINEAR: Kinds = {"bar": coefficient_bars}
 EXTRAPOLATION: Kinds = {"bar": extrapolation_bars}
 TESTS: Kinds = {"bar": p_value_bars}
-RANGES: Kinds = {"range": ranges}
+RANGES: Kinds = {"range": ranges, "cloud": cloud, "risk": risks}
+RANKS: Kinds = {"range": rank_ranges}
 NULLS: Kinds = {"range": null_ranges, "box": null_boxes, "violin": null_violins}
 SPLITS: Kinds = {"box": split_boxes, "violin": split_violins, "bar": split_bars}
 IMPACT: Kinds = {"bar": impact_bars, "quantiles": impact_lines}
@@ -48,7 +51,9 @@ __all__ = [
     "LINEAR",
     "LOCAL",
     "NULLS",
+    "POOLED",
     "RANGES",
+    "RANKS",
     "REFITS",
     "SETS",
     "SPLITS",

@@ -14,7 +14,7 @@ from reliance.plots.style import PALE_BLUE, PALE_VERMILLION, VERMILLION, Floats,
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from reliance.results.comparisons import Delta
+    from reliance.results.delta import Delta
     from reliance.results.extrapolation import Extrapolation
     from reliance.results.interactions import Interactions
     from reliance.results.linear import LinearImportance
@@ -66,14 +66,14 @@ def bars(result: Compared, ax: Axes | None = None, level: float = 0.95, most: in
 
 
 def difference_bars(result: Delta, ax: Axes | None = None, level: float = 0.95, most: int = 30) -> Axes:
-    """The same for the difference of two relative importances, the largest of either sign on top."""
+    """The same for the difference of two importances, the largest of either sign on top."""
     return _plain_bars(
         result.names,
         result.values,
         ax,
         most,
-        what="importance given the first set, less that given the second",
-        name="Difference of relative importances",
+        what=result.what,
+        name="Difference of importances",
         by=np.abs(result.values),
         ends=inference.known_interval(result, level),
         level=level,

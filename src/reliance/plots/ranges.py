@@ -1,4 +1,4 @@
-"""Ranges of a class of models, as dumbbells: from the good model that relies least to the one that relies most."""
+"""Ranges as dumbbells: from the good model of a class that relies least to the one that relies most, and of ranks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from reliance.rashomon.results import ClassReliance
+    from reliance.results.ranks import Ranks
 
 _ACHIEVED, _CERTIFIED, _REFERENCE = "achieved by a good model", "certified for all of them", "reference"
 _EXACT = "least and most, exactly"
 
 
-def ranges(result: ClassReliance, ax: Axes | None = None, most: int = 30, reference: Any = None) -> Axes:
+def ranges(
+    result: ClassReliance, ax: Axes | None = None, most: int = 30, reference: Any = None, level: float = 0.95
+) -> Axes:
     """Dumbbells between what good models achieve, and what is certified as whiskers; the largest lower end on top.
 
     A feature far up is one that every good model relies on.
@@ -37,6 +40,8 @@ def ranges(result: ClassReliance, ax: Axes | None = None, most: int = 30, refere
     reference : Importance or array (p,), optional
         The reliance of one model, drawn as a dot: an `Importance` that has these features, or values in their order.
         By default that of the reference, where the result knows it.
+    level : float
+        Of the intervals of both ends, drawn below the ranges where the result knows them.
     """
     values = _reference(result, reference)
     order = style.largest(result.achieved_lower, most)
@@ -61,6 +66,9 @@ def ranges(result: ClassReliance, ax: Axes | None = None, most: int = 30, refere
     handles += ax.collections[before:]
     if values is not None:
         handles += ax.plot(values[order], places, "D", color=ORANGE, markeredgecolor=INK, markersize=5, zorder=4)
+    if result.end_errors is not None:
+        handles.append(_intervals(ax, places, result.interval(level)[order]))
+        entries.append(f"{wording.percent(level)} interval of an end")
     if len(entries) > 1:
         style.legend(ax, handles, entries)
     caption = wording.caption(
@@ -79,6 +87,23 @@ def ranges(result: ClassReliance, ax: Axes | None = None, most: int = 30, refere
     )
 
 
+def rank_ranges(result: Ranks, ax: Axes | None = None, most: int = 30) -> Axes:
+    """The ranks that each feature may have, the most important on top."""
+    order = style.largest(result.values, most)
+    labels = wording.labels(result.names)
+    ax = style.feature_axes(ax, [labels[k] for k in order])
+    first, last = (ranks[order].astype(np.float64) for ranks in (result.first, result.last))
+    _dumbbells(ax, np.arange(len(order), dtype=np.float64), first, last)
+    ax.locator_params(axis="x", integer=True)
+    caption = f"all sets hold together with probability {result.level:g}"
+    return style.finish(
+        ax,
+        xlabel="rank, 1 the most important",
+        title=wording.title("Ranks", len(order), len(result.names)),
+        caption=wording.caption(caption, style.hidden_labels(ax, len(order))),
+    )
+
+
 def _dumbbells(ax: Axes, places: Floats, low: Floats, high: Floats) -> Artist:
     """A thick line with a dot at either end; an end that is not finite is cut off at the edge of the axes."""
     finite = np.concatenate([low[np.isfinite(low)], high[np.isfinite(high)]])
@@ -93,6 +118,14 @@ def _dumbbells(ax: Axes, places: Floats, low: Floats, high: Floats) -> Artist:
     ends, where = np.concatenate([low, high]), np.tile(places, 2)
     ends = np.where(np.isfinite(ends), ends, np.nan)
     return ax.plot(ends, where, "o", color=BLUE, markersize=min(6.0, 0.6 * room), zorder=3)[0]
+
+
+def _intervals(ax: Axes, places: Floats, ends: Floats) -> Artist:
+    """Thin lines just below a range, one for each end."""
+    before = len(ax.collections)
+    for end in (0, 1):
+        style.whiskers(ax, places + (0.2, 0.32)[end], ends[:, end], INK, zorder=2.0)
+    return ax.collections[before]
 
 
 def _reference(result: ClassReliance, given: Any) -> Floats | None:

@@ -212,7 +212,7 @@ def ellipsoid_end(
     u, bias = basis @ t, rest
     if spare and not shape.intercept:
         u, bias = u + rest * _outside(basis), 0.0
-    point = _within(shape, Point(shape.centre + shape.inverse @ u, bias), bound)
+    point = within(shape, Point(shape.centre + shape.inverse @ u, bias), bound)
     return end_of(shape, point, feature, compare, conditional, sign, found.bound)
 
 
@@ -249,7 +249,7 @@ def reliance_of(
     return 1.0 + excess / risk if compare == "ratio" else excess
 
 
-def _within(shape: Ellipsoid, point: Point, bound: float) -> Point:
+def within(shape: Ellipsoid, point: Point, bound: float) -> Point:
     """The point, moved towards least squares by as much as rounded coefficients may move its predictions."""
     over = math.sqrt(shape.distance(point))
     room = max(math.sqrt(max(bound - shape.least, 0.0)) - shape.rounding(point), 0.0)

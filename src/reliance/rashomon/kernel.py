@@ -17,11 +17,12 @@ from reliance._core.arrays import device, from_host, is_array, namespace, to_hos
 from reliance._core.kinds import Array
 from reliance._core.words import shown
 from reliance.data.features import Feature
-from reliance.rashomon.ball import Ball, GoodModels
-from reliance.rashomon.ellipsoid import Ellipsoid, End, Point, end_at, range_of
+from reliance.rashomon.ball import Ball
+from reliance.rashomon.ellipsoid import Ellipsoid, Point, range_of
 from reliance.rashomon.kernel_pairs import RBF, Kernel, Polynomial, ProductKernel, Switch, pair_products
 from reliance.rashomon.moments import check_intercept, fixed_intercept, row_moments
 from reliance.rashomon.protocol import ClassData, Member, Range
+from reliance.rashomon.switched_ends import Functions
 from reliance.rashomon.trust_region import Quadratic
 from reliance.samplers.draws import Host, narrow, upload, wide
 from reliance.samplers.regressors import _median_distance, _squared_distances
@@ -183,12 +184,10 @@ class KernelClass:
                 "the best model of the class predicts these rows exactly, so only exact models are good: pass "
                 "relative=False with a positive epsilon, fewer landmarks, or a smaller radius"
             )
-        good = space.ball.good(bound)
         found = []
         for feature in features:
             switched = space.switched(Switch.of(space.X, feature.columns, conditional), data.memory)
-            excess = space.excess(switched, good)
-            low, high = (space.end(switched, excess, good, bound, compare, sign) for sign in (-1.0, 1.0))
+            low, high = space.functions.ends(switched, bound, compare)
             found.append(range_of(low, high, space.member))
             advance(1)
         return found
@@ -262,31 +261,13 @@ class _Space:
         total = pair_products(self.kernel, switch, self.landmarks, self.axes, self.y, memory=memory, own=self.inner)
         return Quadratic(float(total[0, 0]), -total[1:, 0], (total[1:, 1:] + total[1:, 1:].T) / 2)
 
-    def excess(self, switched: Quadratic, good: GoodModels) -> Quadratic:
-        """e_switch - e_orig in the coordinates of the good models."""
-        drift = -good.biases
-        if self.ball.shape.intercept:
-            drift = drift - self.ball.shape.moments.mean[:-1] @ good.axes
-        return switched.seen_from(self.full(good.best), np.vstack([drift, good.axes])).plus(-good.risk)
-
-    def end(
-        self, switched: Quadratic, excess: Quadratic, good: GoodModels, bound: float, compare: str, sign: float
-    ) -> End:
-        """The largest (sign 1) or least (sign -1) reliance of the good models."""
-        point, limit = good.best, sign * excess.constant / (good.risk.constant if compare == "ratio" else 1.0)
-        if not self.ball.alone(bound):
-            found = good.largest(excess if sign > 0 else -excess, compare)
-            point, limit = self.ball.within(good.point(found.point), bound), found.bound
-        risk = self.ball.shape.risk(point)
-        value = switched(self.full(point))
-        return end_at(point, risk, value / risk if compare == "ratio" else value - risk, limit, compare, sign)
+    @property
+    def functions(self) -> Functions:
+        return Functions(self.ball.shape, self.ball, self.fixed)
 
     def full(self, point: Point) -> Host:
         """(mu, v)."""
-        mean = self.ball.shape.moments.mean
-        if not self.ball.shape.intercept:
-            return np.append(self.fixed, point.coef)
-        return np.append(mean[-1] - point.bias - mean[:-1] @ point.coef, point.coef)
+        return self.functions.full(point)
 
     def member(self, point: Point, risk: float) -> Member:
         mu, *v = self.full(point)

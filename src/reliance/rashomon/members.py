@@ -72,6 +72,17 @@ class Members(Record):
         weights = np.where(inside, 1.0 / np.maximum(counts, 1), 0.0) / max(int(np.sum(counts > 0)), 1)
         return self.sample_values[:, :, feature][inside], weights[inside]
 
+    def end_errors(self) -> Floats | None:
+        """(p, 2): the spread of the least and the largest reliance over samples of the rows; None without samples."""
+        if self.sample_values is None or self.sample_inside is None:
+            return None
+        some = self.sample_inside.any(axis=1)
+        inside = self.sample_inside[some][:, :, None]
+        values = self.sample_values[some]
+        ends = [np.where(inside, values, np.inf).min(axis=1), np.where(inside, values, -np.inf).max(axis=1)]
+        with np.errstate(invalid="ignore"):  # ratios to a sample's risk of 0 are infinite: no spread is known
+            return np.stack([np.std(end, axis=0, ddof=1) for end in ends], axis=1) if some.sum() > 1 else None
+
     def quantiles(self, levels: Sequence[float] | HostArray = (0.05, 0.5, 0.95)) -> Floats:
         """Quantiles (p, len(levels)) of each feature's `distribution`."""
         return np.stack([_quantiles(*self.distribution(j), np.asarray(levels)) for j in range(self.values.shape[1])])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from reliance._core.checks import check_choice
 from reliance._core.words import shown
 from reliance.data.features import Feature
+from reliance.rashomon.basis_class import BasisClass
 from reliance.rashomon.convex import ConvexLinearClass
 from reliance.rashomon.differentiable import DifferentiableClass
 from reliance.rashomon.finite import FiniteClass
@@ -18,7 +19,16 @@ from reliance.rashomon.moments import check_intercept
 from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
 from reliance.rashomon.tree_class import TreeClass
 
-__all__ = ["DifferentiableClass", "FiniteClass", "KernelClass", "LinearClass", "Members", "ModelClass", "TreeClass"]
+__all__ = [
+    "BasisClass",
+    "DifferentiableClass",
+    "FiniteClass",
+    "KernelClass",
+    "LinearClass",
+    "Members",
+    "ModelClass",
+    "TreeClass",
+]
 
 _LOSSES = ("squared_error", "logistic", "hinge")
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
-from reliance import plots
+from reliance import inference, plots
 from reliance._core.kinds import Array, HostArray
 from reliance.rashomon.model_classes import Members
 from reliance.rashomon.protocol import Range
@@ -38,6 +39,7 @@ _KEPT = {
     "confidence": files.Kept("number", optional=True),
     "outer": files.floats("p", "2", optional=True),
     "members": files.record("Members", optional=True),
+    "end_errors": files.floats("p", "2", optional=True),
     "reference_reliance": files.floats("p", optional=True),
 }
 
@@ -75,6 +77,8 @@ class ClassReliance(Result):
     reference_reliance : array (p,) or None
         How much the reference itself relies on the features, where that costs no evaluation: models of a list, and
         linear models under squared error.
+    end_errors : array (p, 2) or None
+        Standard errors of the two ends, for `interval`; with ``uncertainty=`` or ``FiniteClass(bootstrap=...)``.
     """
 
     names: tuple[str, ...]
@@ -98,6 +102,7 @@ class ClassReliance(Result):
     outer: Floats | None = None
     members: Members | None = None
     reference_reliance: Floats | None = None
+    end_errors: Floats | None = None
 
     _kept = _KEPT
     _order = "achieved_upper"
@@ -108,6 +113,41 @@ class ClassReliance(Result):
         """(p, 2): how far what is certified lies beyond what was achieved, at both ends; nan where nothing is."""
         with np.errstate(invalid="ignore"):  # both ends may be infinite
             return np.stack([self.achieved_lower - self.lower, self.upper - self.achieved_upper], axis=1)
+
+    def interval(self, level: float = 0.95) -> Floats:
+        """Confidence intervals (p, 2, 2) of the lower and of the upper end, for new rows from the same source.
+
+        Each end by itself: the achieved end plus and minus its standard error times a t quantile. A lower end that is
+        not above "no reliance" (1 for ratios, 0 for differences) says that some good model needs the feature not at
+        all; then the interval reaches to there at least, because the end itself is too low by chance.
+
+        Parameters
+        ----------
+        level : float
+            Of each interval.
+
+        Examples
+        --------
+        >>> import numpy as np, reliance as rl
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 2))
+        >>> y = X[:, 0] + rng.normal(size=300)
+        >>> result = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05, uncertainty=True)
+        >>> result.interval().round(1)[0].tolist()  # of the least and of the most that good models rely on x0
+        [[2.3, 3.5], [3.1, 4.5]]
+        """
+        inference.check_level(level)
+        if self.end_errors is None:
+            raise ValueError(
+                "the uncertainty of the ends was not measured: pass uncertainty=True, or how many bootstrap samples, "
+                "to model_class_reliance; for a list of models FiniteClass(models, bootstrap=200)"
+            )
+        ends = np.stack([self.achieved_lower, self.achieved_upper], axis=1)
+        away = stats.t.ppf(0.5 + level / 2.0, self.n - 1) * self.end_errors
+        low, high = ends - away, ends + away
+        null = inference.null_value(self.compare)
+        high[:, 0] = np.where(ends[:, 0] <= null, np.maximum(high[:, 0], null), high[:, 0])
+        return np.stack([low, high], axis=2)
 
     def to_dict(self) -> dict[str, object]:
         """All fields but the models, and the gap, as strict JSON: plain numbers, strings and lists, None for NaN."""
@@ -126,10 +166,12 @@ class ClassReliance(Result):
 
         Parameters
         ----------
-        kind : {"range"}
+        kind : {"range", "cloud", "risk"}
             Dumbbells between what good models achieve, the largest lower end on top. Whiskers reach to what is
-            certified; an arrow at the edge says that it is infinite. ``most=`` features at most; ``reference=`` draws a
-            model's reliance as a dot: an `Importance`, or values in the order of the features.
+            certified; an arrow at the edge says that it is infinite. Intervals of the ends are drawn below, if they
+            were measured (``level=``). ``most=`` features at most; ``reference=`` draws a model's reliance as a dot: an
+            `Importance`, or values in the order of the features. Of listed models: ``"cloud"`` is reliance on one
+            feature against another (``x=``, ``y=``), ``"risk"`` reliance on a ``feature=`` against the risk.
         ax : matplotlib Axes, optional
             Where; a new figure if not given.
         """
@@ -169,6 +211,7 @@ class Described(TypedDict):
     outer: Floats | None
     members: Members | None
     reference_reliance: Floats | None
+    end_errors: Floats | None
 
 
 def from_ranges(names: Sequence[str], ranges: Sequence[Range], **fields: Unpack[Described]) -> ClassReliance:

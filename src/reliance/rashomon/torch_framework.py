@@ -202,3 +202,24 @@ class _Adam:
                 optimiser.step()
                 leaf.mul_(torch.clamp(self.radius / torch.linalg.vector_norm(leaf), max=1.0))
         return state, leaf.detach().clone(), _tensor(risk).detach()
+
+
+def seen_by(module: TorchModule, layer: TorchModule, X: Array) -> tuple[TorchArray, TorchArray, TorchArray]:
+    """What enters and what leaves a layer, and the module's answer, for some rows; no gradients are kept."""
+    import torch
+
+    seen: list[tuple[TorchArray, TorchArray]] = []
+
+    def note(_: object, given: tuple[TorchArray, ...], found: TorchArray) -> None:
+        seen.append((given[0], found))
+
+    handle = layer.register_forward_hook(note)
+    try:
+        with torch.no_grad(), modules.evaluation_mode(module):
+            answer = module(modules.in_dtype(X, (modules.home(module) or (None, None))[1]))
+    finally:
+        handle.remove()
+    if len(seen) != 1:
+        raise ValueError(f"the last linear layer is called {len(seen)} times in a pass: pass a basis of your own")
+    entered, left = seen[0]
+    return entered.to(X.dtype), left, answer

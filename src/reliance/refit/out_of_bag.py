@@ -41,7 +41,7 @@ from reliance.refit.bag_inference import Sums
 from reliance.refit.bag_pairs import left_out, make_pairs
 from reliance.refit.bag_trees import check_fitted_on
 from reliance.refit.bagged import Bag, read_bag
-from reliance.results import importance as results
+from reliance.results import gathered as results
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results, one_or_all
 
@@ -120,6 +120,8 @@ def out_of_bag_importance(
         tree's shares of classes, which are often 0 and 1: then it is clipped.
     weights : array (n,), optional
         Weights of the rows' losses within each tree; trees count equally.
+    keep : str or sequence of str
+        ``"rows"`` keeps ``row_values`` (p, n), what each row contributes.
 
     Returns
     -------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,13 @@ from numpy.typing import NDArray
 
 from reliance import inference, plots
 from reliance._core.checks import warn
-from reliance.inference.summary import Summary
-from reliance.results import export, files, judging
+from reliance._core.words import closest, shown
+from reliance.results import export, files, jointly, judging
 from reliance.results.base import Result
 from reliance.results.curves import Curve
+from reliance.results.delta import Delta
+from reliance.results.influence import Influence
+from reliance.results.ranks import Ranks
 from reliance.results.tested import TestResult
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 FORMULATIONS = ("population", "fixed-data", "random-variable")
 _OTHER_ERRORS = ("monte_carlo_share", "fixed_data_error", "random_variable_error", "row_error")
-_ERRORS = ("std_error", "skewness", "degrees_of_freedom", *_OTHER_ERRORS)
+ERRORS = ("std_error", "skewness", "degrees_of_freedom", *_OTHER_ERRORS)
 _KEPT = {
     "names": files.names("p"),
     "values": files.floats("p"),
@@ -38,15 +40,17 @@ _KEPT = {
     "units": files.Kept("count"),
     "evaluations": files.counts("p"),
     "routes": files.names("p"),
+    "why_routes": files.names("p"),
     "block": files.Kept("sizes", optional=True),
     "key": files.Kept("key"),
     **{name: files.text() for name in ("method", "loss", "plan", "stopped", "why_loss")},
     "draws_per_row": files.Kept("count"),
     "exchangeable": files.Kept("flag"),
-    **{name: files.floats("p") for name in _ERRORS},
+    **{name: files.floats("p") for name in ERRORS},
     "curves": files.records("Curve", optional=True),
     "unit_values": files.floats("p", "m", optional=True),
     "tree_values": files.floats("p", "B", optional=True),
+    "influence": files.record("Influence", optional=True),
 }
 # Simulated at n = 200, squared error, 95%: lognormal(0.5), (0.75) and (1) features have a gamma of 0.3, 0.5 and 0.6 and
 # all pairs covered 0.94, 0.93 and 0.90. A limit on gamma, not on the skewness: it is gamma that shrinks with the rows.
@@ -77,10 +81,13 @@ class Importance(Result):
     std_error : array (p,)
         Standard error over new data (the population interval's).
     n, units, draws_per_row : int
-        Rows measured, independent units among them (pairs of rows for halves, groups for the jackknife), and K.
+        Rows measured, independent units among them (clusters, pairs of rows for halves, groups for the jackknife), K.
     evaluations, routes : array (p,), tuple of str
         Model evaluations that each feature took, and the route it was measured by. Not counted: the rows as they are,
         of which up to 64 are predicted twice, to see what another batch does to them.
+    why_routes : tuple of str
+        Of features for which the model was called for many pairs, the route that is nearly for it and why it does not
+        apply: "route='pipeline' does not apply: the pipeline's PCA mixes columns". Otherwise "".
     block, key : tuple of int or None, int
         Shape of a block, and the key of the random numbers.
     method, loss, plan : str
@@ -108,6 +115,8 @@ class Importance(Result):
         The means of the rows of each unit, if these are not the rows and ``row_values`` are kept.
     degrees_of_freedom : array (p,)
         Of the population interval's t quantile and of ``test(method="t")``.
+    influence : Influence or None
+        With ``keep="influence"``, how far each row, or cluster, moves each estimate: ``influence.rows`` (p, units).
     """
 
     names: tuple[str, ...]
@@ -136,28 +145,34 @@ class Importance(Result):
     curves: dict[str, Curve] | None = None
     stopped: str = ""
     why_loss: str = ""
+    why_routes: tuple[str, ...] = ()
     exchangeable: bool = True
     tree_values: Floats | None = None
     unit_values: Floats | None = None
     degrees_of_freedom: Floats = dataclasses.field(default_factory=lambda: np.full(1, math.nan))
+    influence: Influence | None = None
 
     _kept = _KEPT
 
     def __post_init__(self) -> None:
         known = np.broadcast_to(self.degrees_of_freedom, len(self.names))
         object.__setattr__(self, "degrees_of_freedom", np.where(np.isnan(known), self.units - 1, known))
+        object.__setattr__(self, "why_routes", self.why_routes or ("",) * len(self.names))
         super().__post_init__()
 
     def _fault(self) -> str:
         curves = self.curves or {}
         fits = not curves or set(curves) == set(self.names)
         fits = fits and all(c.ice is None or c.ice.shape == (self.n, *c.mean.shape) for c in curves.values())
-        return "" if fits else "its curves do not fit its features"
+        if not fits:
+            return "its curves do not fit its features"
+        whole = self.influence is None or set(self.influence.sizes()) <= {len(self.names)}
+        return "" if whole else "its influences do not fit its features"
 
     # -----------------------------------------------------------------------------------------------------------------
     # Inference
 
-    def interval(self, level: float = 0.95, formulation: str = "population") -> Floats:
+    def interval(self, level: float = 0.95, formulation: str = "population", *, simultaneous: bool = False) -> Floats:
         """Confidence intervals ``(p, 2)``.
 
         Parameters
@@ -168,15 +183,26 @@ class Importance(Result):
             What is uncertain. "population": the data and the draws; the target is the value on new data of the same
             kind. "fixed-data": the draws alone; the target is the mean of all possible draws on these data.
             "random-variable": Merrick's, which takes all nK changes of loss for independent: too short for K > 1.
+        simultaneous : bool
+            True: with probability ``level`` all p population intervals hold together, not each by itself. Needs
+            ``keep="influence"``. A bootstrap of all estimates (10,000, from the result's key) finds the higher level at
+            which each interval is taken: features that move together need less of it than Bonferroni's rule.
         """
         inference.check_known(formulation, FORMULATIONS, "formulation")
         inference.check_level(level)
+        if simultaneous:
+            if formulation != "population":
+                raise ValueError(
+                    f"simultaneous=True is for population intervals: leave formulation={shown(formulation)} out"
+                )
+            level = jointly.single_level(self, level)
         if formulation == "population":
             found = self._interval(level)
             if self._skewed():
                 warn(
-                    f"the losses of {export.listed(self._skewed())} are very skewed for {self.n} rows: the population "
-                    "interval may cover less than its level; more rows help, or a loss with lighter tails"
+                    f"the losses of {export.listed(self._skewed())} are very skewed for {self._sample}: the population "
+                    f"interval may cover less than its level, and what it misses is mostly {self._missed()}; more rows "
+                    "help, or a loss with lighter tails"
                 )
             return found
         if formulation == "random-variable":
@@ -214,9 +240,76 @@ class Importance(Result):
         """
         return judging.tested(self, alternative, method, adjust)
 
+    def ranks(self, level: float = 0.95) -> Ranks:
+        """Which ranks each feature may have, so that all of it is true with a probability: "first or second".
+
+        Two features are told apart if the interval of their difference, taken row by row, does not hold 0, at the level
+        at which the intervals of all differences hold together. Needs ``keep="influence"``.
+
+        Parameters
+        ----------
+        level : float
+            Confidence level of all sets together.
+
+        Examples
+        --------
+        >>> import numpy as np, reliance as rl
+        >>> X = np.random.default_rng(0).normal(size=(300, 3))
+        >>> model = lambda X: X @ np.asarray([2.0, 1.9, 0.5])
+        >>> result = rl.permutation_importance(model, X, model(X), keep="influence", rng=0)
+        >>> found = result.ranks()
+        >>> found.first.tolist(), found.last.tolist()
+        ([1, 1, 3], [2, 2, 3])
+        """
+        found = jointly.rank_sets(self, level)
+        return Ranks(self.names, self.values, found.first, found.last, found.above, level)
+
+    def delta(self, first: str, second: str) -> Delta:
+        """The importance of one feature minus that of another, paired row by row. Needs ``keep="influence"``.
+
+        Parameters
+        ----------
+        first, second : str
+            Names of two features.
+        """
+        for name in (first, second):
+            if name not in self.names:
+                raise ValueError(f"{shown(name)} is no feature of this result: {closest(str(name), self.names)}")
+        one, other = (self._taken(np.asarray([self.names.index(name)])) for name in (first, second))
+        called = (f"{export.short(first)} - {export.short(second)}",)
+        one, other = (dataclasses.replace(part, names=called) for part in (one, other))
+        value, found = jointly.difference(one, other)
+        return Delta(
+            called, value, found.std_error, found.degrees_of_freedom, found.skewness, f"two features, {self._words}"
+        )
+
+    def __sub__(self, other: Importance) -> Delta:
+        """The differences of two results of the same rows, with ``keep="influence"`` each: a `Delta`.
+
+        Two models, two losses (as ratios), two given sets: what moves both results cancels row by row.
+        """
+        if not isinstance(other, Importance):
+            return NotImplemented
+        value, found = jointly.difference(self, other)
+        what = f"{self._words}, less that of the second result"
+        return Delta(self.names, value, found.std_error, found.degrees_of_freedom, found.skewness, what)
+
+    @property
+    def _words(self) -> str:
+        return f"{self.compare} of {export.short(self.loss)}"
+
+    @property
+    def _sample(self) -> str:
+        return f"{self.n} rows" if self.units == self.n else f"{self.units} independent units of {self.n} rows"
+
     def _skewed(self) -> list[str]:
         """The features whose population interval may cover less than its level."""
         return [name for name, gamma in zip(self.names, self.skewness, strict=True) if abs(gamma) > _SKEWED]
+
+    def _missed(self) -> str:
+        """On which side of a skewed interval the truth is, if not in it: where rows that are rare would move it."""
+        signs = {bool(gamma > 0.0) for gamma in self.skewness if abs(gamma) > _SKEWED}
+        return "on its longer side" if len(signs) > 1 else "above it" if signs == {True} else "below it"
 
     def z_scores(self) -> Floats:
         """``(p,)``: the forests' classical scores, the mean over trees over its standard error over trees.
@@ -290,64 +383,9 @@ class Importance(Result):
         columns = {"value": self.values, "lower 95%": bounds[:, 0], "upper 95%": bounds[:, 1], "p (Holm)": p}
         forms = ("#.4g", "#.4g", "#.4g", ".2g")
         table = export.by_feature(title, self.names, columns, self.values, forms=forms)
-        if not (skewed := self._skewed()):
-            return table
-        words = f"very skewed, interval and p may disagree: {export.listed(skewed)}"
-        return table._replace(closing=f"{table.closing}\n{words}" if table.closing else words)
-
-
-def from_summaries(
-    names: Sequence[str],
-    summaries: Sequence[Summary],
-    *,
-    base_risk: float,
-    compare: str,
-    method: str,
-    loss: str,
-    why_loss: str = "",
-    exchangeable: bool = True,
-    plan: str,
-    units: int,
-    n: int,
-    draws_per_row: int,
-    evaluations: Sequence[int],
-    routes: Sequence[str],
-    block: tuple[int, ...] | None,
-    key: int,
-    keep_rows: bool,
-    curves: dict[str, Curve] | None = None,
-    stopped: str = "",
-) -> Importance:
-    """The result of p features that were measured together."""
-    errors: dict[str, Any] = {name: np.asarray([getattr(s, name) for s in summaries]) for name in _ERRORS}
-    return Importance(
-        names=tuple(names),
-        values=np.asarray([s.value for s in summaries]),
-        compare=compare,
-        base_risk=float(base_risk),
-        replaced_risk=np.asarray([s.replaced_risk for s in summaries]),
-        draws=_stacked([s.draws for s in summaries]),
-        row_values=_stacked([s.row_values for s in summaries]) if keep_rows else None,
-        n=n,
-        evaluations=np.asarray(evaluations, dtype=np.int64),
-        routes=tuple(routes),
-        block=block,
-        key=key,
-        method=method,
-        loss=loss,
-        why_loss=why_loss,
-        exchangeable=exchangeable,
-        plan=plan,
-        units=units,
-        unit_values=_stacked([s.unit_values for s in summaries]) if keep_rows else None,
-        draws_per_row=draws_per_row,
-        curves=curves,
-        stopped=stopped,
-        **errors,
-    )
-
-
-def _stacked(parts: Sequence[Floats | None]) -> Floats | None:
-    """``(p, K)``, nan where a feature has none of what others have; None if none has any."""
-    known = next((part for part in parts if part is not None), None)
-    return None if known is None else np.stack([np.full_like(known, math.nan) if p is None else p for p in parts])
+        notes = [table.closing] if table.closing else []
+        if skewed := self._skewed():
+            notes.append(f"very skewed, interval and p may disagree: {export.listed(skewed)}")
+        if alike := jointly.alike(self):
+            notes.append(f"not told apart, all pairs together at 95%: {export.listed(alike)}")
+        return table._replace(closing="\n".join(notes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import plots
+from reliance import inference, plots
 from reliance._core.words import listed, shown, told_apart
 from reliance.results import export, files
 from reliance.results.base import Result
+from reliance.results.tested import TestResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +83,27 @@ class Results(Result, Mapping[str, R]):
         frames = {name: one.to_frame(**options) for name, one in self.entries.items()}
         within = next(iter(frames.values())).index.names
         return pd.concat(frames, names=[self.by, *within])
+
+    def test(self, alternative: str = "greater", adjust: str = "holm") -> TestResult:
+        """The t tests of every feature of every entry, adjusted together: under two losses a feature has two chances.
+
+        Parameters
+        ----------
+        alternative, adjust : str
+            As in the entries. A test is called by its entry and feature: "log_loss: age".
+        """
+        found: dict[str, TestResult] = {}
+        for name, one in self.entries.items():
+            test = getattr(one, "test", None)
+            if test is None or "alternative" not in inspect.signature(test).parameters:
+                raise TypeError(
+                    f"test() is for importances, and {shown(name)} is a {type(one).__name__}: test it alone"
+                )
+            found[name] = test(alternative, adjust="none")
+        names = tuple(f"{name}: {feature}" for name, one in found.items() for feature in one.names)
+        parts = found.values()
+        statistic, p = (np.concatenate([getattr(one, field) for one in parts]) for field in ("statistic", "p_value"))
+        return TestResult(names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
 
     def plot(
         self, kind: str | None = None, ax: Axes | Sequence[Axes] | None = None, **options: Any

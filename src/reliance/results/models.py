@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from reliance import inference, plots
 from reliance._core.words import told_apart
 from reliance.results import export, files
-from reliance.results.comparisons import Delta
+from reliance.results.delta import Delta
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results
 
@@ -77,7 +77,8 @@ class ModelComparison(Results[Importance]):
         df = np.fmin(a.degrees_of_freedom, b.degrees_of_freedom)
         with np.errstate(invalid="ignore"):  # of two infinite ones, nothing is known
             values = a.values - b.values
-        return Delta(a.names, values, self.std_errors[place], df, self.skewness[place])
+        what = f"{a._words} of the model {export.short(first)}, less that of {export.short(second)}"
+        return Delta(a.names, values, self.std_errors[place], df, self.skewness[place], what)
 
     def to_frame(self, level: float = 0.95) -> Any:  # type: ignore[override]  # entries are of one kind, with one option
         """A pandas DataFrame, one row per feature: each model's value, and each model's less the first one's.

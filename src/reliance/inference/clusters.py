@@ -1,0 +1,46 @@
+"""Errors of estimates whose rows come in clusters: influence values are summed within them before they are squared.
+
+Row i moves an estimate by psi_i / n, with psi = r + c (+ what a fitted sampler adds): the row as borrower and as
+lender. Rows of one cluster may move it together in any way, so only clusters count as independent, and the sums
+of psi within them take the place of the rows' psi: in the variance, its skewness, and in everything that compares two
+estimates. How unequal clusters are is in `freedom.clustered_support`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance.data.clusters import Clusters
+
+Floats = NDArray[np.float64]
+# A plan takes off at most half of what it sees: with one draw per row that is what draws add to influence values.
+_LEAST = 0.5
+
+
+class Clustered(NamedTuple):
+    """``influence (G,)``: how far each cluster moves the estimate. ``variance``: of the estimate."""
+
+    influence: Floats
+    variance: float
+
+
+def clustered(psi: Floats, variance: float, clusters: Clusters) -> Clustered:
+    """The variance of an estimate by clusters, from the influence of its rows and its variance by independent rows.
+
+    The factor is that of the jackknife over pairs, as for all pairs of rows: leaving a cluster out takes it away as
+    borrower and as lender.
+
+    Influence values of few draws hold noise, once as borrower and once as lender. A plan knows how much, and takes it
+    off: the difference of the rows' own spread and its variance. That noise comes from whom a row met, which is drawn
+    row by row, so in a cluster's sum it adds up as between independent rows, and the same amount is taken off here.
+    Where rows of a cluster met the same clusters, there is more noise than that, and it stays in.
+    """
+    centred = psi - np.mean(psi)
+    count, n = clusters.count, len(psi)
+    sums = clusters.sums(centred) * ((count - 1.0) / (count - 2.0))
+    found = float(np.var(sums, ddof=1)) / count
+    noise = max(float(np.var(centred, ddof=1)) / n - variance, 0.0)
+    return Clustered(sums, max(found - noise, _LEAST * found))

@@ -1,0 +1,364 @@
+"""Models linear in given functions of the rows: additive models, a network's last layer, the trees of a forest."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from reliance._core.arrays import device, from_host, index_dtype, namespace, to_host
+from reliance._core.checks import check_choice
+from reliance._core.kinds import Array
+from reliance._core.words import shown
+from reliance.data.features import Feature
+from reliance.models import calling
+from reliance.rashomon import basis_functions
+from reliance.rashomon.ball import Ball
+from reliance.rashomon.convex import ConvexLinearClass
+from reliance.rashomon.ellipsoid import Ellipsoid, Point, range_of
+from reliance.rashomon.kernel_pairs import Switch, pair_products
+from reliance.rashomon.linear import LeastSquaresClass
+from reliance.rashomon.moments import check_intercept, fixed_intercept, row_moments
+from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
+from reliance.rashomon.switched_ends import Functions
+from reliance.rashomon.trust_region import Quadratic
+from reliance.samplers.draws import Host, narrow, upload, wide
+
+# (n, P) -> (n, K), in the namespace of the rows.
+Basis: TypeAlias = Callable[[Array], Array]
+_LOSSES = ("squared_error", "logistic", "hinge")
+_SAME = 1e-6  # relative to a function's size: how equal values of float32 networks are
+
+
+@dataclass(frozen=True, eq=False)
+class BasisModel:
+    """``f(x) = intercept + basis(x) @ coef``.
+
+    Examples
+    --------
+    >>> model = BasisModel(lambda X: np.stack([X[:, 0], X[:, 0] ** 2], axis=1), np.array([1.0, 2.0]), 3.0)
+    >>> model(np.array([[2.0]])).tolist()
+    [13.0]
+    """
+
+    basis: Basis
+    coef: Host
+    intercept: float
+
+    def __call__(self, X: Array) -> Array:
+        values = wide(self.basis(X))
+        return narrow(values @ upload(self.coef, values) + self.intercept, X)
+
+
+@dataclass(frozen=True, eq=False)
+class BasisClass:
+    r"""Models that are linear in their parameters over given functions of a row.
+
+    .. math:: f(x) = \beta_0 + \sum_k \beta_k z_k(x)
+
+    Parameters
+    ----------
+    basis : callable
+        ``(n, P) -> (n, K)``: the functions, in the namespace of the rows.
+    columns : sequence of K sequences of int, optional
+        The columns of X that each function reads. A feature whose functions read nothing else is exchanged without
+        looking at pairs. This is checked on replaced rows. None: every function may read every column.
+    loss : {"squared_error", "logistic", "hinge"}
+        Labels are numbers, {0, 1}, or {-1, 1}.
+    ridge : float, optional
+        The radius of a ball of the coefficients. Functions that are dependent need one.
+    intercept : bool or float
+        Whether models have a free intercept, or the one that all of them have (False: 0).
+
+    Notes
+    -----
+    Where a feature's functions read no other column, the range is that of `LinearClass` on the functions as columns,
+    with theirs as a group: exact under squared error. Where a function reads the feature and other columns, products of
+    the functions are summed over all n(n-1) pairs, O(n^2 K^2), and the ends are exact, with ``ridge`` certified, too.
+    That is for squared error; the other losses need functions that do not mix a feature with others.
+
+    Conditional reliance exchanges what the other columns of X do not predict of a feature, as for all classes; it
+    always takes all pairs.
+
+    References
+    ----------
+    Fisher, A., Rudin, C., Dominici, F. (2019). All models are wrong, but many are useful. JMLR 20(177), section 6.
+
+    Examples
+    --------
+    >>> import reliance as rl
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> y = X[:, 0] ** 2 + rng.normal(size=300)
+    >>> curves = lambda X: np.concatenate([X, X**2], axis=1)
+    >>> kind = rl.BasisClass(curves, columns=[(0,), (1,), (0,), (1,)])
+    >>> found = rl.model_class_reliance(kind, X, y, epsilon=0.05)
+    >>> bool(found.lower[0] > 2), bool(found.upper[1] < 1.3)
+    (True, True)
+    """
+
+    basis: Basis
+    columns: Sequence[Sequence[int]] | None = None
+    loss: str = "squared_error"
+    ridge: float | None = None
+    intercept: bool | float = True
+
+    def __post_init__(self) -> None:
+        check_choice(self.loss, _LOSSES, "loss")
+        check_intercept(self.intercept)
+        if not callable(self.basis):
+            raise TypeError(f"basis={shown(self.basis)}: pass a function of rows (n, P) that returns (n, K)")
+        if self.loss != "squared_error" and self.intercept is not True:
+            raise ValueError(f"loss={shown(self.loss)} has a free intercept always: pass intercept=True")
+        radius = self.ridge
+        if radius is not None and (isinstance(radius, bool) or not isinstance(radius, int | float) or not radius > 0):
+            raise ValueError(f"ridge={shown(radius)}: pass the radius of the ball, a positive number, or None")
+
+    @classmethod
+    def from_steps(
+        cls,
+        cuts: Mapping[int, Sequence[float]],
+        *,
+        loss: str = "squared_error",
+        ridge: float | None = None,
+        intercept: bool | float = True,
+    ) -> BasisClass:
+        """Additive models of steps at given points of columns: what a boosting machine of single columns spans.
+
+        Parameters
+        ----------
+        cuts : mapping
+            ``{column number: points}``; one function ``x > point`` for each.
+        loss : {"squared_error", "logistic", "hinge"}
+        ridge : float, optional
+            The radius of the ball of coefficients.
+        intercept : bool or float
+            As in the class.
+
+        Returns
+        -------
+        BasisClass
+        """
+        basis, columns = basis_functions.steps(cuts)
+        return cls(basis, columns, loss, ridge, intercept)
+
+    @classmethod
+    def from_forest(
+        cls,
+        forest: object,
+        *,
+        loss: str = "squared_error",
+        ridge: float | None = None,
+        intercept: bool | float = True,
+    ) -> BasisClass:
+        """The trees of a fitted ensemble with free weights.
+
+        With all coefficients 1 and its own offset as intercept the model is the ensemble.
+
+        Parameters
+        ----------
+        forest : estimator
+            A regressor of scikit-learn, LightGBM, XGBoost or CatBoost whose trees are added up.
+        loss : {"squared_error", "logistic", "hinge"}
+        ridge : float, optional
+            The radius of the ball of coefficients.
+        intercept : bool or float
+            As in the class.
+
+        Returns
+        -------
+        BasisClass
+        """
+        basis, columns = basis_functions.trees(forest)
+        return cls(basis, columns, loss, ridge, intercept)
+
+    @classmethod
+    def from_last_layer(
+        cls,
+        module: object,
+        *,
+        loss: str = "squared_error",
+        ridge: float | None = None,
+        intercept: bool | float = True,
+    ) -> BasisClass:
+        """What enters the last linear layer of a network, with free weights; everything before it is frozen.
+
+        Parameters
+        ----------
+        module : torch.nn.Module
+            Whose output is that of its last ``torch.nn.Linear``.
+        loss : {"squared_error", "logistic", "hinge"}
+        ridge : float, optional
+            The radius of the ball of coefficients. Hidden units are often dependent, and then need one.
+        intercept : bool or float
+            As in the class.
+
+        Returns
+        -------
+        BasisClass
+        """
+        return cls(basis_functions.LastLayer.of(module), None, loss, ridge, intercept)
+
+    def best(self, data: ClassData) -> Member:
+        return self._lifted(self._solver.best(self._expanded(data)))
+
+    def contains(self, data: ClassData, model: object) -> Member:
+        """A `BasisModel` over the same functions."""
+        if not isinstance(model, BasisModel) or model.basis is not self.basis:
+            raise TypeError(
+                f"reference={calling.name_of(model)} is not known to be in the class: pass a model of a result over "
+                "the same BasisClass, or None for the best"
+            )
+        within = self._expanded(data)
+        return self._lifted(
+            self._solver.contains(within, calling.Linear(upload(model.coef, within.X), model.intercept))
+        )
+
+    def ranges(
+        self,
+        data: ClassData,
+        bound: float,
+        features: tuple[Feature, ...],
+        compare: str,
+        conditional: bool,
+        advance: Callable[[int], None],
+    ) -> list[Range]:
+        within = self._expanded(data)
+        reads = [self._reads(data, within, feature) for feature in features]
+        alone = [bool(own) and not mixed and not conditional for own, mixed in reads]
+        # Together: a search begins where that of another feature has ended.
+        groups = tuple(Feature(features[k].name, reads[k][0]) for k in np.flatnonzero(alone))
+        separate = iter(self._solver.ranges(within, bound, groups, compare, False, advance))
+        found = []
+        for k, feature in enumerate(features):
+            if alone[k]:
+                found.append(self._lifted_range(next(separate)))
+                continue
+            if reads[k][0]:
+                found.append(self._by_pairs(data, within, bound, feature, compare, conditional))
+            else:
+                found.append(self._unread(within, compare))
+            advance(1)
+        return found
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _solver(self) -> ModelClass:
+        radius = None if self.ridge is None else float(self.ridge)
+        if self.loss != "squared_error":
+            return ConvexLinearClass(self.loss, radius)
+        return LeastSquaresClass(radius, self.intercept)
+
+    def _expanded(self, data: ClassData) -> ClassData:
+        """The functions as columns; made once for each data."""
+        known = _known.setdefault(data, {})
+        if self not in known:
+            values = self._values(data.X)
+            if not bool(np.isfinite(to_host(namespace(values).sum(values)))):
+                raise ValueError("basis returned NaN or infinite values for the rows of X")
+            if self.columns is not None:
+                self._check_columns(int(data.X.shape[1]), int(values.shape[1]))
+            known[self] = ClassData(values, data.y, data.key, data.memory)
+        return known[self]
+
+    def _values(self, X: Array) -> Array:
+        values = self.basis(X)
+        if getattr(values, "ndim", 0) != 2 or values.shape[0] != X.shape[0]:
+            shape = tuple(getattr(values, "shape", ()))
+            raise ValueError(f"basis returned shape {shape} for {X.shape[0]} rows: return (n, K), a column a function")
+        return values
+
+    def _check_columns(self, width: int, many: int) -> None:
+        assert self.columns is not None
+        if len(self.columns) != many:
+            raise ValueError(f"columns has {len(self.columns)} entries, but basis returns {many} functions")
+        wrong = [j for own in self.columns for j in own if not 0 <= j < width]
+        if wrong:
+            raise ValueError(f"columns names {wrong[0]}, but X has {width} columns: pass numbers of columns of X")
+
+    def _reads(self, data: ClassData, within: ClassData, feature: Feature) -> tuple[tuple[int, ...], bool]:
+        """Which functions read a feature, and whether one of them reads other columns, too; checked."""
+        many, chosen = int(within.X.shape[1]), set(feature.columns)
+        if self.columns is None:
+            return tuple(range(many)), True
+        own = tuple(k for k in range(many) if chosen & set(self.columns[k]))
+        alone = [k for k in own if chosen.issuperset(self.columns[k])]
+        self._check_reads(data, within, feature, own, alone)
+        return own, len(alone) < len(own)
+
+    def _check_reads(
+        self, data: ClassData, within: ClassData, feature: Feature, own: Sequence[int], alone: Sequence[int]
+    ) -> None:
+        """With the feature of the next row, functions of it alone are the next row's, and others what they were."""
+        xp, n = namespace(data.X), int(data.X.shape[0])
+        turn = from_host(np.roll(np.arange(n), -1), xp, device(data.X), index_dtype(xp))
+        mask = np.isin(np.arange(int(data.X.shape[1])), feature.columns)
+        turned = xp.where(from_host(mask, xp, device(data.X)), xp.take(data.X, turn, axis=0), data.X)
+        values, before = (to_host(z).astype(np.float64) for z in (self._values(turned), within.X))
+        expected = before.copy()
+        expected[:, list(alone)] = np.roll(before, -1, axis=0)[:, list(alone)]
+        size = np.maximum(np.abs(before).max(axis=0), 1e-300)
+        sure = [k for k in range(before.shape[1]) if k in alone or k not in own]
+        wrong = [k for k in sure if np.any(np.abs(values[:, k] - expected[:, k]) > _SAME * size[k])]
+        if wrong:
+            raise ValueError(
+                f"columns says that function {wrong[0]} of the basis reads "
+                f"{shown(tuple((self.columns or [])[wrong[0]]))}, but replacing {shown(feature.name)} changes it "
+                "otherwise: correct columns, or leave it out"
+            )
+
+    def _unread(self, within: ClassData, compare: str) -> Range:
+        """No model relies on what no function reads."""
+        best, value = self._lifted(self._solver.best(within)), float(compare == "ratio")
+        return Range(value, value, best, best, value, value)
+
+    def _by_pairs(
+        self, data: ClassData, within: ClassData, bound: float, feature: Feature, compare: str, conditional: bool
+    ) -> Range:
+        """Products of the functions summed over all pairs."""
+        if self.loss != "squared_error":
+            raise ValueError(
+                f"loss={shown(self.loss)} needs functions that do not mix {shown(feature.name)} with other columns, "
+                "named by columns=, and no conditional reliance: use loss='squared_error'"
+            )
+        moments = row_moments(within).about(self.intercept)
+        shape = Ellipsoid(moments, self.intercept is True)
+        ball = None if self.ridge is None else Ball(shape, float(self.ridge))
+        functions = Functions(shape, ball, fixed_intercept(self.intercept))
+        X = wide(data.X)
+        own = upload(within.X, X)
+        total = pair_products(
+            lambda rows, _: upload(self._values(narrow(rows, data.X)), X),
+            Switch.of(X, feature.columns, conditional),
+            X[:1, :],
+            np.eye(int(own.shape[1])),
+            upload(to_host(data.y).astype(np.float64), X),
+            memory=data.memory,
+            own=own,
+        )
+        switched = Quadratic(float(total[0, 0]), -total[1:, 0], (total[1:, 1:] + total[1:, 1:].T) / 2)
+        low, high = functions.ends(switched, bound, compare)
+
+        def member(point: Point, risk: float) -> Member:
+            mu, *coef = functions.full(point).tolist()
+            return Member(BasisModel(self.basis, np.asarray(coef), float(mu)), risk)
+
+        return range_of(low, high, member)
+
+    def _lifted(self, member: Member) -> Member:
+        """A linear model of the functions as a model of rows."""
+        form = calling.linear_form(member.model)
+        assert form is not None
+        return Member(BasisModel(self.basis, *form), member.risk)
+
+    def _lifted_range(self, found: Range) -> Range:
+        ends = self._lifted(found.least), self._lifted(found.most)
+        achieved = (found.achieved_lower, found.achieved_upper)
+        return Range(found.lower, found.upper, *ends, *achieved, found.spread)
+
+
+_known: weakref.WeakKeyDictionary[ClassData, dict[BasisClass, ClassData]] = weakref.WeakKeyDictionary()

@@ -1,0 +1,128 @@
+"""How uncertain the ends of a range are because the rows are a sample: by the envelope theorem, or by a bootstrap.
+
+An end V is the reliance of its model f, subject to risk(f) <= bound. By the envelope theorem it moves with the rows as
+if f stayed what it is: V = reliance(f) - slope (risk(f) - bound), slope = dV / dbound. The bound moves with the risk of
+the reference, and if that is the best model, the theorem holds for it, too.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reliance._core import streams
+from reliance._core.words import shown
+from reliance.data.features import Feature
+from reliance.engine.problems import assembled
+from reliance.losses.functions import Loss, resolve_all
+from reliance.rashomon import stacked
+from reliance.rashomon.protocol import ListedClass, Member, ModelClass, Range
+from reliance.rashomon.question import Question
+from reliance.rashomon.stacked import Fitted
+
+Floats = NDArray[np.float64]
+_STEP = 1e-4  # of the bound, relative: the slope is a difference over twice that
+_EXACT = 1e-5  # how close what is achieved and what is certified must be, relative
+_FEWEST = 20  # samples
+_SAMPLES = 103  # which random numbers the samples of the rows are (see `streams.stream`)
+
+
+def check(uncertainty: object, model_class: ModelClass) -> int | None:
+    """How many samples of the rows, 0 for the envelope; None if nothing was asked."""
+    if uncertainty is False:
+        return None
+    if uncertainty is True:
+        return 0
+    if not isinstance(uncertainty, int | np.integer) or uncertainty < _FEWEST:
+        raise ValueError(
+            f"uncertainty={shown(uncertainty)}: pass True, or a number of bootstrap samples of at least {_FEWEST}"
+        )
+    if hasattr(model_class, "bootstrap"):
+        raise ValueError(
+            f"uncertainty={uncertainty} would call all models on every sample: pass FiniteClass(models, "
+            f"bootstrap={uncertainty}), which evaluates none again; result.interval() then uses its samples"
+        )
+    return int(uncertainty)
+
+
+def errors(question: Question, found: list[Range], samples: int) -> Floats:
+    """(p, 2): standard errors of the lower and upper ends."""
+    return _of_samples(question, samples) if samples else _of_envelope(question, found)
+
+
+def _of_samples(question: Question, samples: int) -> Floats:
+    """The spread of the ends over bootstrap samples of the rows, with the reference of each."""
+    ends = []
+    for b in range(samples):
+        ids = streams.stream(question.data.key, _SAMPLES, b).integers(question.rows.n, size=question.rows.n)
+        one = question.of_sample(np.sort(ids))
+        ends.append([(r.achieved_lower, r.achieved_upper) for r in one.ranges(one.bound)])
+    return np.asarray(np.std(np.asarray(ends), axis=0, ddof=1))
+
+
+def _of_envelope(question: Question, found: list[Range]) -> Floats:
+    _check_exact(question, found)
+    slopes = _slopes(question)
+    loss, reference = _row_loss(question.model_class), np.zeros(question.rows.n)
+    if question.anchor is not None:
+        scale = 1.0 + question.epsilon if question.relative else 1.0
+        reference = scale * _fitted(question, question.anchor, loss).losses
+    spread = np.zeros((len(found), 2))
+    for j, (feature, one) in enumerate(zip(question.rows.features, found, strict=True)):
+        for end, member in enumerate((one.least, one.most)):
+            part = _fitted(question, member, loss)
+            moved = _influence(question, part, feature) - slopes[j, end] * (part.losses - reference)
+            spread[j, end] = np.std(moved, ddof=1) / math.sqrt(len(moved))
+    return spread
+
+
+def _check_exact(question: Question, found: list[Range]) -> None:
+    if isinstance(question.model_class, ListedClass):
+        raise ValueError(
+            "uncertainty=True needs ends that move smoothly with the bound, and those of a list of models jump: pass a "
+            "number of bootstrap samples (uncertainty=200; FiniteClass(models, bootstrap=200))"
+        )
+    for feature, one in zip(question.rows.features, found, strict=True):
+        scale = _EXACT * max(abs(one.achieved_lower), abs(one.achieved_upper), question.reference_risk)
+        gaps = (one.achieved_lower - one.lower, one.upper - one.achieved_upper)
+        if not max(gaps) <= scale:  # also where nothing is certified
+            raise ValueError(
+                f"uncertainty=True needs exact ends, and those of {shown(feature.name)} are achieved by a search: pass "
+                "a number of bootstrap samples, such as uncertainty=200"
+            )
+
+
+def _slopes(question: Question) -> Floats:
+    """(p, 2): how the ends move with the bound."""
+    least, bound = question.model_class.best(question.data).risk, question.bound
+    if (1.0 - 2.0 * _STEP) * bound <= least:
+        raise ValueError(
+            f"uncertainty=True needs epsilon above {2 * _STEP:g}: with almost the best model alone the ends move with "
+            "the root of the bound; pass a larger epsilon, or a number of bootstrap samples"
+        )
+    ends = [
+        np.asarray([(r.achieved_lower, r.achieved_upper) for r in question.ranges(share * bound)])
+        for share in (1.0 - _STEP, 1.0 + _STEP)
+    ]
+    return np.asarray((ends[1] - ends[0]) / (2.0 * _STEP * bound))
+
+
+def _row_loss(model_class: ModelClass) -> Loss:
+    (loss,) = resolve_all(model_class.loss)
+    assert isinstance(loss, Loss)
+    return loss
+
+
+def _fitted(question: Question, member: Member, loss: Loss) -> Fitted:
+    rows, data = question.rows, question.data
+    return Fitted.of("the model at an end", assembled(member.model, rows, (loss,), key=data.key, memory=data.memory))
+
+
+def _influence(question: Question, part: Fitted, feature: Feature) -> Floats:
+    """(n,): how each row moves the reliance of one model, as base and as donor."""
+    asked = stacked.Question((feature,), question.compare, question.conditional, influence=True)
+    (found,) = stacked.reliances(asked, {0: part}, lambda rows: None)
+    assert found.influence is not None
+    return np.asarray(found.influence[0, 0])
