@@ -241,7 +241,27 @@ def test_a_forest_by_its_own_samples(processes: ProcessPoolExecutor) -> None:
         assert_same(rl.out_of_bag_importance(forest, X, Y, rng=0, run=rl.Run(workers=workers)), expected)
 
 
-def test_torch_on_threads_keeps_its_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_on_threads_shares_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(threads, "cores", lambda: 4)
+    before, seen = torch.get_num_threads(), set()
+    torch.set_num_threads(3)
+
+    def looking(rows: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            seen.add(torch.get_num_threads())
+        return rows[:, 0]
+
+    try:
+        rl.permutation_importance(
+            looking, torch.from_numpy(X), torch.from_numpy(Y), draws=9, rng=1, run=rl.Run(workers=4)
+        )
+        assert (seen, torch.get_num_threads()) == ({1}, 3)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_torch_on_threads_keeps_its_mode() -> None:
     torch = pytest.importorskip("torch")
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.ReLU(), torch.nn.Linear(8, 1))
     tensors = torch.from_numpy(X).float(), torch.from_numpy(Y).float()[:, None]
