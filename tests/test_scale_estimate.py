@@ -13,7 +13,7 @@ from test_scale import METHODS, WEIGHTS, X, Y, assert_same, model, small_units
 
 __all__ = ["small_units"]  # a fixture that is used by being there
 
-RUNS = ("ranks", "shifts", "all pairs", "distinct", "conditional", "given", "impact", "local", "interactions")
+RUNS = ("ranks", "all pairs", "distinct", "conditional", "given", "impact", "local", "interactions")
 
 
 class Counting:

@@ -295,6 +295,21 @@ def inference_only(xp: Namespace) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Threads that begin inside let torch use so many threads of its own, if it is imported and uses more."""
+    torch = sys.modules.get("torch")
+    before = None if torch is None else torch.get_num_threads()
+    if torch is None or before is None or before <= count:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the error is a backend's way of saying that memory ran out."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 
+from reliance._core import arrays
+
 _sharing: ContextVar[int] = ContextVar("sharing", default=1)
 
 
@@ -32,8 +34,9 @@ def shared(workers: int) -> Iterator[None]:
 
 @contextmanager
 def limited(count: int) -> Iterator[None]:
-    """BLAS and OpenMP start at most so many threads inside, if threadpoolctl is there to tell them."""
+    """BLAS and OpenMP start at most so many threads inside, if threadpoolctl is there to tell them; so does torch."""
     with ExitStack() as stack:
+        stack.enter_context(arrays.torch_threads(count))
         with suppress(ImportError):
             from threadpoolctl import threadpool_limits
 

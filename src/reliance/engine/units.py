@@ -27,9 +27,9 @@ from reliance.losses.outputs import is_whole
 from reliance.plans import Plan, Tile
 from reliance.plans.protocol import stretches
 
-# Rows that the model is called with in a unit. They cost a linear model some milliseconds, and a forest some seconds:
+# Rows that the model is called with in a unit. They cost a linear model a few milliseconds, and a forest some seconds:
 # few enough to share out, enough that a unit's own costs (a buffer, sums to merge) do not show.
-_UNIT_ROWS = 2**18
+_UNIT_ROWS = 2**17
 # Where tiles are long, features are divided, too. But those of a unit share filled blocks, which cost as much as a
 # cheap model: at least so many stay together, and units may be this much larger before they are divided at all.
 _LEAST_FEATURES, _LARGER = 8, 8

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -70,8 +71,9 @@ class Orders:
         order = by_values(self.values(feature), self.ties) if narrow is None else narrow.astype(np.int64)
         narrow = order.astype(np.uint32) if narrow is None else narrow
         self._kept[feature] = narrow
-        while len(self._kept) > 1 and len(self._kept) * narrow.nbytes > self.limit:
-            self._kept.popitem(last=False)
+        with suppress(KeyError):  # threads that share a plan may have taken the last ones
+            while len(self._kept) > 1 and len(self._kept) * narrow.nbytes > self.limit:
+                self._kept.popitem(last=False)
         return order
 
     def nbytes(self, features: int) -> int:
