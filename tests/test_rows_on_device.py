@@ -109,14 +109,10 @@ SHARDED = """
         lambda *d: rl.permutation_importance(model, *d, draws=4, rng=0),
         lambda *d: rl.permutation_importance(model, *d, draws=rl.Draws(3, design="shifts"), rng=0, run=rl.Run(block=9)),
         lambda *d: rl.model_reliance(model, *d),
-        lambda *d: rl.model_reliance(model, *d, pairs="halves", rng=0),
         lambda *d: rl.ablation_importance(model, *d, draws=3, rng=0, weights=abs(d[1]) + 1),
         lambda *d: rl.feature_impact(model, d[0], quantiles=3),
         lambda *d: rl.local_importance(model, *d, rows=[1, 40]),
         lambda *d: rl.conditional_model_reliance(model, *d, rng=0),
-        lambda *d: rl.relative_importance(model, *d, given=[1], features=[0], rng=0),
-        lambda *d: rl.sobol_total(model, d[0]),
-        lambda *d: rl.interaction_importance(model, *d, draws=4, rng=0),
     ):
         one, several = call(*whole).values, call(*parts).values
         np.testing.assert_allclose(several, one, rtol=2e-4, atol=1e-5)

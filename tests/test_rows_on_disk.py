@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import reliance as rl
 from reliance.data import stored_arrays
+from reliance.engine import units
 
 N, P = 300, 4
 RNG = np.random.default_rng(5)
@@ -197,6 +199,57 @@ def test_labels_and_weights_are_columns_of_the_file(tmp_path):
         rl.permutation_importance(score, folder, "lable")
     with pytest.raises(TypeError, match=r"y='label', but a zarr array has no named columns"):
         rl.permutation_importance(score, zarr_array(tmp_path), "label")
+
+
+def test_an_estimator_that_knows_names_gets_them(tmp_path):
+    linear, pd = pytest.importorskip("sklearn.linear_model"), pytest.importorskip("pandas")
+    table, folder = pd.DataFrame(X, columns=NAMES), parquet(tmp_path)
+    model = linear.LinearRegression().fit(table, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # scikit-learn's, of rows without names
+        found = rl.permutation_importance(model, folder, Y, rng=0).values
+    np.testing.assert_array_equal(found, rl.permutation_importance(model, table, Y, rng=0).values)
+    with pytest.raises(ValueError, match=r"was fitted on the columns 'x3', .* but X has 'x0'"):
+        rl.permutation_importance(linear.LinearRegression().fit(table[NAMES[::-1]], Y), folder, Y)
+
+
+@pytest.mark.parametrize("dtype", [">f8", "f4", "f2", "i8", "i1", "bool"])
+def test_other_numbers(dtype, tmp_path, small_maps):
+    rows = np.round(3 * X).astype(dtype)
+    np.save(tmp_path / "x.npy", rows)
+
+    def model(x):
+        assert x.dtype.isnative
+        return 2.0 * x[:, 0] + x[:, 1]
+
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    found, wanted = (rl.permutation_importance(model, x, Y, rng=0).values for x in (mapped, rows))
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "words"),
+    [
+        ((N,), "f8", r"X has shape \(300,\)"),
+        ((1, P), "f8", "X has 1 rows"),
+        ((N, 0), "f8", "there is no feature"),
+        ((N, P), "c16", "X has dtype complex128"),
+        ((N, P), "S3", "X has dtype"),
+    ],
+)
+def test_stored_arrays_are_checked_as_arrays_are(shape, dtype, words, tmp_path):
+    file = pytest.importorskip("h5py").File(tmp_path / "x.h5", "w")
+    with pytest.raises((ValueError, TypeError), match=words):
+        rl.permutation_importance(score, file.create_dataset("x", shape, dtype=dtype), np.zeros(shape[0]))
+
+
+def test_workers_change_no_bit(tmp_path, small_maps, monkeypatch):
+    monkeypatch.setattr(units, "_UNIT_ROWS", 600)
+    monkeypatch.setattr(units, "_LARGER", 1)
+    wanted = rl.permutation_importance(score, X, Y, rng=0, run=rl.Run(block=60)).values
+    for rows in (memory_map(tmp_path), zarr_array(tmp_path)):
+        found = rl.permutation_importance(score, rows, Y, rng=0, run=rl.Run(block=60, workers=2)).values
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_stored_labels_are_read(tmp_path):

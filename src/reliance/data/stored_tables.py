@@ -39,7 +39,10 @@ class Columns:
         first = next(k for k, length in enumerate(lengths) if length)
 
         def made(k: int) -> HostArray:
-            return _numbers(frames.piece(k, chosen))
+            # Some columns at a time: to decode all of a large row group takes several times its size.
+            step = max(1, PIECE // (16 * max(lengths[k], 1)))
+            parts = [_numbers(frames.piece(k, chosen[j : j + step])) for j in range(0, len(chosen), step)]
+            return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
         pieces = Pieces.of_lengths(lengths, made)
         return cls(kind, remedy, chosen, pieces.piece(first).dtype, frames, pieces)
@@ -50,7 +53,8 @@ class Columns:
 
     @property
     def held_bytes(self) -> int:
-        return self.pieces.longest * len(self.names) * self.dtype.itemsize
+        # The piece, and its columns before they stand side by side.
+        return 2 * self.pieces.longest * len(self.names) * self.dtype.itemsize
 
     def rows(self, start: int, stop: int) -> HostArray:
         return self.pieces.rows(start, stop)
@@ -102,6 +106,9 @@ class _Fragments:
         return cls(dataset, [part for part, _ in found], [rows for _, rows in found])
 
     def piece(self, k: int, names: Sequence[str]) -> object:
+        import pyarrow
+
+        pyarrow.default_memory_pool().release_unused()  # what was read before is numbers by now
         found = self.fragments[k].to_table(schema=self.dataset.schema, columns=list(names))
         if len(found) != self.lengths[k]:
             raise ValueError(f"X: a file had {self.lengths[k]} rows and now has {len(found)}: it was changed")

@@ -117,7 +117,7 @@ class Marks:
         """Whether some of n rows, (b, P), are what they were; those that are read for the first time are."""
         if self.sums is None:
             self.sums = np.zeros(n, dtype=np.uint64)
-        bits = rows.view(f"u{rows.dtype.itemsize}") if rows.dtype.kind == "f" else rows
+        bits = rows.view(f"u{rows.dtype.itemsize}")
         # Odd: a sum of 0 is that of a row that was not read yet.
         found = np.sum(bits, axis=1, dtype=np.uint64) | np.uint64(1)
         same = bool(np.all((self.sums[at] == 0) | (self.sums[at] == found)))
@@ -205,7 +205,8 @@ class Streamed:
         expected = (stop - start, *self.source.shape[1:])
         if found.shape != expected:
             raise self._changed(f"{found.shape[0]} rows in the place of rows {start} to {stop}")
-        flat = np.ascontiguousarray(found.reshape(stop - start, self.shape[1]))
+        # In the byte order of the machine, whatever that of the file.
+        flat = np.ascontiguousarray(found.reshape(stop - start, self.shape[1]), dtype=found.dtype.newbyteorder("="))
         if not self._marks.agree(self.n, slice(start, stop), flat):
             raise self._changed(f"other values in rows {start} to {stop}")
         return flat

@@ -185,10 +185,11 @@ def on_rows_of(model: Model, rows: Rows) -> Model:
     """The model as one of the arrays that rows are made of."""
     if rows.streamed is None:
         return on_arrays_of(model, rows.X)
-    again = on_disk.as_they_came(rows.streamed)
-    if again is None:
-        return _of_integers(model, rows.flat)
-    return dataclasses.replace(model, predict=placing.on_sparse(model.predict, again, name_of(model.source)))
+    again, names, name = on_disk.as_they_came(rows.streamed), rows.streamed.source.names, name_of(model.source)
+    if again is not None:
+        return dataclasses.replace(model, predict=placing.on_sparse(model.predict, again, name))
+    named = None if names is None else placing.by_name(model.predict, model.source, names, name)
+    return _of_integers(model, rows.flat) if named is None else dataclasses.replace(model, predict=named)
 
 
 def on_arrays_of(model: Model, X: Array) -> Model:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 
 import numpy as np
 
 from reliance._core import arrays
 from reliance._core.kinds import Array, Device, DType, HostArray, Namespace, Operand
-from reliance._core.words import shown
+from reliance._core.words import listed, shown
 from reliance.data import stored_arrays
 from reliance.data.streamed import Streamed
 from reliance.models.modules import home
@@ -54,6 +55,23 @@ def on_sparse(
         return answer
 
     return of_numbers
+
+
+def by_name(
+    predict: Callable[[Operand], Array], source: object, names: tuple[str, ...], name: str
+) -> Callable[[HostArray], Array] | None:
+    """``predict`` of tables, as an estimator wants them that was fitted on columns with names; None of any other."""
+    known = getattr(source, "feature_names_in_", None)
+    if known is None or importlib.util.find_spec("pandas") is None:
+        return None
+    if list(map(str, known)) != list(names):
+        raise ValueError(
+            f"model {name[:60]} was fitted on the columns {listed(list(map(str, known)), 4)}, but X has "
+            f"{listed(names, 4)}: give X the same columns in the same order"
+        )
+    import pandas as pd
+
+    return lambda block: predict(pd.DataFrame(block, columns=list(names)))
 
 
 def _asked(model: object, X: Array, device: Device) -> Streamed | None:
