@@ -120,6 +120,7 @@ def test_on_every_backend(backend):
         (network(), {"loss": ["squared_error", "absolute_error"]}, "no smooth function"),
         (network(), {"features": [(0, 1)]}, "group of columns"),
         (network(), {"pairs": 4}, "for all pairs"),
+        (network(), {"run": rl.Run(memory=30_000)}, "too small"),
     ],
 )
 def test_what_is_not_smooth_is_refused(model, options, words):

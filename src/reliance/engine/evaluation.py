@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays, calls
+from reliance._core.calls import Call
 from reliance._core.checks import warn
 from reliance._core.kinds import Array
 from reliance._core.progress import Progress, Reporter, reporting
@@ -25,7 +26,7 @@ from reliance.engine.executors import Base, Caller
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
 from reliance.engine.runners import Runner, Serial
-from reliance.engine.shapes import call_rows
+from reliance.engine.shapes import call_rows, planned_bytes
 from reliance.engine.stores import Store
 from reliance.engine.units import Work, session
 from reliance.losses.functions import Loss, row_losses
@@ -85,11 +86,24 @@ class Evaluation:
     def measure(self, plan: Plan, features: tuple[Feature, ...] | None = None) -> Evaluated:
         """The moments of some features, by default all, under a plan."""
         chosen = self.problem.features if features is None else features
-        work = Work.of(self.problem, plan, self.base, self.call, chosen)
+        work, call = Work.of(self.problem, plan, self.base, self.call, chosen), calls.at_work()
+        if call is not None and call.dry:
+            self._count(call, work)
+            return units.evaluate(work, ())
         answers = self.runner.each(work, self.advance)
         if self.keeper is not None:
             answers = self.keeper.each(work, self.runner, self.advance)
         return units.evaluate(work, answers)
+
+    def _count(self, call: Call, work: Work) -> None:
+        """What a measurement would take."""
+        sizes = [work.size(unit) for unit in work.items()]
+        call.units, call.rows = call.units + len(sizes), call.rows + sum(sizes)
+        call.memory = max(
+            call.memory,
+            *(planned_bytes(self.problem, work.plan, self.base.output_bytes, *batch) for batch in work.batches),
+        )
+        call.seconds += sum(sizes) * self.seconds / self.problem.n
 
     def moments(self, store: Store, plan: Plan, feature: Feature) -> tuple[Moments, ...]:
         """Of a feature, replaced as a store and a plan say; for each loss."""
@@ -217,7 +231,9 @@ def evaluating(problem: Problem, progress: Progress = False, probed: bool = True
 def _keeper() -> Keeper | None:
     """Of one more evaluation of the call that is at work, if that keeps its units."""
     call = calls.at_work()
-    if call is None or call.folder is None:
+    if call is None:
         return None
     call.evaluations += 1
+    if call.folder is None:
+        return None
     return Keeper(call, call.folder / f"evaluation-{call.evaluations}", call.part)

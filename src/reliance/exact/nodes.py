@@ -223,7 +223,7 @@ class NodesJob:
         values = _column(self.question.problem, feature)
         donors = np.argsort(values)[np.linspace(0, len(values) - 1, _DONORS).astype(np.int64)]
         true, error, tolerance = sample.changes(feature, values[donors]), np.inf, _allowed(self.tolerance, evaluation)
-        most = min(len(np.unique(values)) // 2, evaluation.problem.memory // (32 * len(values)))
+        most = min(len(np.unique(values)) // 2, _affordable(evaluation.problem))
         for order in (order for order in ORDERS if order <= most):
             rule = gauss_rule(values, order)
             error = sample.error(feature, rule, donors, true)
@@ -233,6 +233,11 @@ class NodesJob:
             f"route='nodes': the loss is no smooth function of {shown(feature.name)} (ReLU, trees, kinks of a loss?): "
             f"changes are missed by {error:.1e} of their size, {tolerance:.0e} are allowed; pass route='auto'"
         )
+
+
+def _affordable(problem: Problem) -> int:
+    """For how many nodes the memory holds polynomials of all donors, and what is made of them."""
+    return problem.memory // (4 * 8 * problem.n)
 
 
 def _check_end(feature: Feature, rule: Rule, donor_sum: Floats) -> None:
@@ -266,8 +271,11 @@ class _Smooth:
             return f"{shown(feature.name)} is a group of columns, and nodes are values of one"
         if not np.all(np.isfinite(_column(self.question.problem, feature))):
             return f"{shown(feature.name)} has missing or infinite values, between which there are no nodes"
-        if self.question.problem.n < 4 * ORDERS[0] and not self._few(feature):
-            return f"{self.question.problem.n} rows are fewer than nodes are worth"
+        problem = self.question.problem
+        if problem.n < 4 * ORDERS[0] and not self._few(feature):
+            return f"{problem.n} rows are fewer than nodes are worth"
+        if _affordable(problem) < ORDERS[0]:
+            return f"memory={problem.memory} bytes is too small for nodes of {problem.n} rows; pass more to rl.Run"
         return 0.0
 
     def jobs(self, features: tuple[Feature, ...]) -> list[Job[Measured]]:

@@ -14,7 +14,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from reliance._core import threads
+from reliance._core import calls, threads
 from reliance._core.kinds import Array
 from reliance._core.run import Run, only, resolved
 from reliance._core.words import short, shown
@@ -215,6 +215,8 @@ def check_workers(run: Run | None, sent: Mapping[str, object]) -> None:
 
 def check_no_folder(run: Run, work: str) -> None:
     """Refits are not cut into units that could be kept, and there is no result of some of them by itself."""
+    if calls.at_work() is not None and run.checkpoint is None:
+        raise ValueError(f"rl.estimate counts rows that a given model is called with, and {work} have other costs")
     if run.ends_early:
         raise ValueError(
             f"run has deadline={run.deadline} and on_interrupt={run.on_interrupt}, but {work} cannot end early with "
