@@ -124,7 +124,7 @@ class StreamedStore:
 
     @property
     def whole(self) -> Any:
-        self.own.refuse("a function that is traced")
+        self.own.refuse("what replaces features by values, or traces the model,")
 
     def replacements(self, rows: range, numbers: range | Array) -> range | Array:
         return numbers
@@ -168,8 +168,8 @@ class StreamedStore:
         return self.own.xp.reshape(block.values[: b * d, :], (b, d, self.width))
 
     def operands(self, feature: Feature) -> Any:
-        self.own.refuse("a function that is traced")
+        self.own.refuse("what replaces features by values, or traces the model,")
 
     @property
     def switched(self) -> Callable[[Any, Array, Array], Array]:
-        self.own.refuse("a function that is traced")
+        self.own.refuse("what replaces features by values, or traces the model,")
