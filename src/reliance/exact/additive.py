@@ -64,7 +64,7 @@ def way_of(function: Loss | Metric, form: AdditiveForm, sides: Sides, doubt: flo
         pieces = additive_pieces.of_formula(function.rows, sides.labels)
     if pieces is not None:
         return Pieced(pieces)
-    return smooth(function, loss, sides, form.continuous) or f"{name} is not smooth in the model's score"
+    return smooth(function, loss, sides, form.continuous) or f"{name} is not smooth enough in the model's score"
 
 
 def _is_of_sign(function: Loss, form: AdditiveForm) -> bool:

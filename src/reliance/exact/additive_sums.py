@@ -24,10 +24,10 @@ from reliance.exact.panels import tail
 Floats = NDArray[np.float64]
 # The part of the changes that polynomials may miss, relative to their size.
 TOLERANCE = 1e-11
-# Entries of tables that are held together, and of all tables of a feature but those of its rows themselves.
-_TOGETHER, _MOST_CELLS = 2**18, 2**24
+# Entries of tables that are held together, and of those of a sample of rows at most.
+_TOGETHER, _MOST_CELLS = 2**18, 2**22
 # How often the intervals are halved at most, and by which part of their length points are tried beside what is lent.
-_HALVINGS, _ASIDE = 10, 0.25
+_HALVINGS, _ASIDE = 20, 0.25
 
 
 def chosen_width(loss: LossAt, sides: Sides) -> float | None:
