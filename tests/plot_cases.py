@@ -9,6 +9,7 @@ import numpy as np
 
 import reliance as rl
 from reliance.methods.splits import SplitComparison
+from reliance.rashomon.members import Members
 from reliance.rashomon.results import ClassReliance
 from reliance.results.algorithm import AlgorithmReliance
 from reliance.results.comparisons import Delta, RelativeImportance
@@ -35,6 +36,16 @@ def class_reliance(lower=(0.9, 1.0, math.nan), upper=(2.0, math.inf, math.nan)):
     models = (abs, abs, abs)
     ends = (np.array(lower), np.array(upper), low, high, models, models, low, high)
     return ClassReliance(("a", "b", "c"), *ends, 1.0, 1.1, "ratio", "squared_error", 9, False, "LinearClass")
+
+
+def listed_reliance():
+    """Three models, of which one is not good, with errors of the ends."""
+    values = np.array([[1.0, 1.4, 2.0], [1.5, 1.2, 2.2], [math.nan] * 3])
+    members = Members(("m", "n", "o"), np.array([1.0, 1.05, 3.0]), np.array([True, True, False]), values)
+    low, high, models = values[:2].min(axis=0), values[:2].max(axis=0), (abs, abs, abs)
+    ends = (low, high, low, high, models, models, low, high)
+    fixed = (1.0, 1.1, "ratio", "squared_error", 9, False, "FiniteClass")
+    return ClassReliance(("a", "b", "c"), *ends, *fixed, members=members, end_errors=np.full((3, 2), 0.05))
 
 
 def splits():
@@ -121,7 +132,7 @@ KINDS = [
     (delta, ["bar"]),
     (ranks, ["range"]),
     (pooled, ["bar"]),
-    (class_reliance, ["range"]),
+    (listed_reliance, ["range", "cloud", "risk"]),
     (splits, ["box", "violin", "bar"]),
     (impact, ["bar", "quantiles"]),
     (local, ["heat", "waterfall", "bar", "beeswarm", "image"]),

@@ -24,6 +24,7 @@ from plot_cases import (
     interactions,
     judged,
     linear,
+    listed_reliance,
     local,
     nulls,
     refits,
@@ -223,6 +224,33 @@ def test_the_reference_of_a_class_is_drawn_where_it_is_known(compare):
     np.testing.assert_array_equal(found.reference_reliance, found.members.values[1])
     searched = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.1, compare=compare, reference=2.0 * risk)
     assert searched.reference_reliance is None  # a risk is no model
+
+
+def test_good_models_one_by_one():
+    found = listed_reliance()
+    ax = found.plot("cloud", y="b")
+    np.testing.assert_allclose(ax.collections[0].get_offsets(), found.members.values[:2, :2])  # a is widest
+    best = next(line for line in ax.lines if line.get_marker() == "D")
+    assert (best.get_xdata()[0], best.get_ydata()[0]) == (1.0, 1.4)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")
+    ax = found.plot("risk", feature="c")
+    np.testing.assert_allclose(ax.collections[0].get_offsets(), [[1.0, 2.0], [1.05, 2.2]])
+    assert [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--"] == [1.1]
+    for options, text in (({"kind": "cloud", "x": "z"}, "x='z'"), ({"kind": "risk", "feature": 3}, "feature=3")):
+        with pytest.raises(ValueError, match=text):
+            found.plot(**options)
+    with pytest.raises(ValueError, match="no list of models"):
+        class_reliance().plot("cloud")
+
+
+def test_intervals_of_ranges():
+    """Below each range, one for either end."""
+    found = listed_reliance()
+    ax = found.plot(level=0.9)
+    lines = [segment for some in ax.collections for segment in some.get_segments() if segment[0, 1] % 1 > 0.1]
+    expected = {tuple(np.round(end, 9)) for ends in found.interval(0.9) for end in ends}
+    assert {tuple(np.round(segment[:, 0], 9)) for segment in lines} == expected
+    assert "90% interval of an end" in words(ax.get_legend().get_texts())
 
 
 def test_splits():

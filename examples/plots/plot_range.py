@@ -21,3 +21,16 @@ good.plot()
 # %%
 # ``reference=`` puts a model of yours in its place.
 good.plot(reference=rl.model_reliance(model, X, y))
+
+# %%
+# With ``uncertainty=True`` each end has a confidence interval, drawn below its range.
+rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05, uncertainty=True).plot(most=5)
+
+# %%
+# Sparse trees are listed one by one. Each point is a good tree: those that rely on one feature need the other less.
+trees = rl.model_class_reliance(rl.TreeClass(depth=2, penalty=50.0, cuts=3, loss="squared_error"), X, y, epsilon=0.15)
+trees.plot("cloud")
+
+# %%
+# The same trees against their risk: loss plus penalty. The best trees are on the left, the bound is dashed.
+trees.plot("risk")

@@ -33,11 +33,12 @@ def opened(x: object) -> Source | None:
     return next((found for found in (one(x) for one in SOURCES) if found is not None), None)
 
 
-def as_they_came(source: Source) -> Callable[[HostArray], object] | None:
-    """What makes numbers (m, P) into what a model takes in the place of arrays, if it is something else."""
+def as_they_came(rows: Streamed) -> Callable[[HostArray], object] | None:
+    """What makes numbers (m, P) into what a model takes in the place of NumPy arrays, if it is something else."""
+    source = rows.source
     while isinstance(source, Some):
         source = source.source
-    return source.again if isinstance(source, Sparse) else None
+    return source.again if isinstance(source, Sparse) and arrays.backend(rows.xp) == "numpy" else None
 
 
 def streamed(source: Source) -> Streamed:

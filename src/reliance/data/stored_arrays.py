@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -187,6 +188,7 @@ class Computed(_Arrays):
 
     array: DaskArray
     pieces: Pieces
+    process: int
 
     @property
     def held_bytes(self) -> int:
@@ -196,7 +198,13 @@ class Computed(_Arrays):
         return self.pieces.rows(start, stop)
 
     def columns(self, columns: Sequence[int]) -> HostArray | None:
-        return np.asarray(self.array[:, list(columns)].compute()) if len(self.shape) == 2 else None
+        return _computed(self.array[:, list(columns)], self.process) if len(self.shape) == 2 else None
+
+
+def _computed(array: DaskArray, process: int) -> HostArray:
+    """By dask's own scheduler; in another process alone, because threads do not survive a fork."""
+    alone = {} if os.getpid() == process else {"scheduler": "synchronous"}
+    return np.asarray(array.compute(**alone))
 
 
 def dask_array(x: object) -> Computed | None:
@@ -205,13 +213,13 @@ def dask_array(x: object) -> Computed | None:
         return None
     if x.ndim == 0 or any(size != size for size in x.shape):
         raise ValueError("X is a dask array of unknown shape: call X.compute_chunk_sizes() first")
-    edges = np.cumsum([0, *x.chunks[0]], dtype=np.int64)
+    edges, process = np.cumsum([0, *x.chunks[0]], dtype=np.int64), os.getpid()
 
     def made(k: int) -> HostArray:
-        return np.asarray(x[int(edges[k]) : int(edges[k + 1])].compute())
+        return _computed(x[int(edges[k]) : int(edges[k + 1])], process)
 
     shape = tuple(map(int, x.shape))
-    return Computed("dask array", "X.compute()", shape, np.dtype(x.dtype), x, Pieces(edges, made))
+    return Computed("dask array", "X.compute()", shape, np.dtype(x.dtype), x, Pieces(edges, made), process)
 
 
 @dataclass(frozen=True)

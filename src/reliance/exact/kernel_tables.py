@@ -69,7 +69,7 @@ def _order(kernel: kernel_machines.Kernel, centres: Floats, column: int, middle:
     rows, others = np.zeros((_POINTS, centres.shape[1])), np.zeros((len(some), centres.shape[1]))
     rows[:, column], others[:, column] = middle + half * panels.nodes(_POINTS), some
     own = kernel.inner(rows, others, [column])
-    ((_, values),) = kernel.factors(np.zeros((1, len(some))), own)
+    (values,) = kernel.lent(own)
     sizes = np.max(np.abs(panels.to_coefficients(_POINTS) @ values), axis=1)
     return int(np.flatnonzero(sizes > _ROUNDED).max(initial=0)) + _MORE
 
@@ -78,10 +78,9 @@ def coefficients(machine: KernelMachine, X: Floats, column: int, span: Interval)
     """Strips of rows, and for each row the coefficients (b, order) of its raw output less the offset."""
     given = np.zeros((span.order, machine.n_features))
     given[:, column] = span.points(span.order)
-    turn = panels.to_coefficients(span.order).T
+    lent = machine.lent(given, [column]).T @ panels.to_coefficients(span.order).T
     for rows in machine.strips(len(X)):
-        kept, lent = machine.factors(X[rows], given, [column])
-        yield rows, kept @ lent.T @ turn
+        yield rows, machine.kept(X[rows], [column]) @ lent
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -188,7 +187,7 @@ class KernelStore(Resident):
         if last is None or last[0] is not feature:
             found = self._interval(feature)
             if found is None:
-                both = self.machine.factors(self.X, self.X, feature.columns)
+                both = self.machine.kept(self.X, feature.columns), self.machine.lent(self.X, feature.columns)
             else:
                 column = feature.columns[0]
                 parts = [part for _, part in coefficients(self.machine, self.X, column, found)]

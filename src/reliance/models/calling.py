@@ -185,11 +185,10 @@ def on_rows_of(model: Model, rows: Rows) -> Model:
     """The model as one of the arrays that rows are made of."""
     if rows.streamed is None:
         return on_arrays_of(model, rows.X)
-    again = on_disk.as_they_came(rows.streamed.source)
+    again = on_disk.as_they_came(rows.streamed)
     if again is None:
         return _of_integers(model, rows.flat)
-    predict = model.predict
-    return dataclasses.replace(model, predict=lambda block: predict(again(block)))
+    return dataclasses.replace(model, predict=placing.on_sparse(model.predict, again, name_of(model.source)))
 
 
 def on_arrays_of(model: Model, X: Array) -> Model:

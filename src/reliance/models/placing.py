@@ -1,11 +1,13 @@
-"""Rows that stay on the host while the model is on a device: they go there in blocks."""
+"""Rows that are not where, or what, the model takes: they go to its device in blocks, or are made sparse again."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from reliance._core import arrays
-from reliance._core.kinds import Array, Device, DType, Namespace
+from reliance._core.kinds import Array, Device, DType, HostArray, Namespace, Operand
 from reliance._core.words import shown
 from reliance.data import stored_arrays
 from reliance.data.streamed import Streamed
@@ -32,6 +34,26 @@ def in_blocks(model: object, X: Array, device: Device) -> Streamed | None:
     known = arrays.device_bytes(xp, dev) if isinstance(X, np.ndarray) else None
     size = int(np.prod(X.shape)) * arrays.itemsize(X)
     return None if known is None or size <= known // _SHARE else _from_host(X).placed(xp, dev, dtype)
+
+
+def on_sparse(
+    predict: Callable[[Operand], Array], again: Callable[[HostArray], object], name: str
+) -> Callable[[HostArray], Array]:
+    """``predict`` of sparse rows, as a function of numbers; ``name``: that of the model, in an error."""
+    words = f"model {name[:60]} cannot take the sparse rows that X has: pass X.toarray()"
+
+    def of_numbers(block: HostArray) -> Array:
+        try:
+            answer = predict(again(block))
+        except Exception as error:
+            if arrays.is_out_of_memory(error):
+                raise
+            raise TypeError(words) from error
+        if not arrays.is_array(answer):
+            raise TypeError(f"{words}, or return an array: it returned a {type(answer).__name__}")
+        return answer
+
+    return of_numbers
 
 
 def _asked(model: object, X: Array, device: Device) -> Streamed | None:

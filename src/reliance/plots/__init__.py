@@ -14,6 +14,7 @@ from reliance.plots.by_feature import (
     p_value_bars,
     row_bars,
 )
+from reliance.plots.clouds import cloud, risks
 from reliance.plots.curves import curve
 from reliance.plots.groups import set_bars, together
 from reliance.plots.images import image, local_image
@@ -34,7 +35,7 @@ INTERACTIONS: Kinds = {"bar": interaction_bars}
 LINEAR: Kinds = {"bar": coefficient_bars}
 EXTRAPOLATION: Kinds = {"bar": extrapolation_bars}
 TESTS: Kinds = {"bar": p_value_bars}
-RANGES: Kinds = {"range": ranges}
+RANGES: Kinds = {"range": ranges, "cloud": cloud, "risk": risks}
 RANKS: Kinds = {"range": rank_ranges}
 NULLS: Kinds = {"range": null_ranges, "box": null_boxes, "violin": null_violins}
 SPLITS: Kinds = {"box": split_boxes, "violin": split_violins, "bar": split_bars}

@@ -23,7 +23,9 @@ _ACHIEVED, _CERTIFIED, _REFERENCE = "achieved by a good model", "certified for a
 _EXACT = "least and most, exactly"
 
 
-def ranges(result: ClassReliance, ax: Axes | None = None, most: int = 30, reference: Any = None) -> Axes:
+def ranges(
+    result: ClassReliance, ax: Axes | None = None, most: int = 30, reference: Any = None, level: float = 0.95
+) -> Axes:
     """Dumbbells between what good models achieve, and what is certified as whiskers; the largest lower end on top.
 
     A feature far up is one that every good model relies on.
@@ -38,6 +40,8 @@ def ranges(result: ClassReliance, ax: Axes | None = None, most: int = 30, refere
     reference : Importance or array (p,), optional
         The reliance of one model, drawn as a dot: an `Importance` that has these features, or values in their order.
         By default that of the reference, where the result knows it.
+    level : float
+        Of the intervals of both ends, drawn below the ranges where the result knows them.
     """
     values = _reference(result, reference)
     order = style.largest(result.achieved_lower, most)
@@ -62,6 +66,9 @@ def ranges(result: ClassReliance, ax: Axes | None = None, most: int = 30, refere
     handles += ax.collections[before:]
     if values is not None:
         handles += ax.plot(values[order], places, "D", color=ORANGE, markeredgecolor=INK, markersize=5, zorder=4)
+    if result.end_errors is not None:
+        handles.append(_intervals(ax, places, result.interval(level)[order]))
+        entries.append(f"{wording.percent(level)} interval of an end")
     if len(entries) > 1:
         style.legend(ax, handles, entries)
     caption = wording.caption(
@@ -111,6 +118,14 @@ def _dumbbells(ax: Axes, places: Floats, low: Floats, high: Floats) -> Artist:
     ends, where = np.concatenate([low, high]), np.tile(places, 2)
     ends = np.where(np.isfinite(ends), ends, np.nan)
     return ax.plot(ends, where, "o", color=BLUE, markersize=min(6.0, 0.6 * room), zorder=3)[0]
+
+
+def _intervals(ax: Axes, places: Floats, ends: Floats) -> Artist:
+    """Thin lines just below a range, one for each end."""
+    before = len(ax.collections)
+    for end in (0, 1):
+        style.whiskers(ax, places + (0.2, 0.32)[end], ends[:, end], INK, zorder=2.0)
+    return ax.collections[before]
 
 
 def _reference(result: ClassReliance, given: Any) -> Floats | None:

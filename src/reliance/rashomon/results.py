@@ -166,10 +166,12 @@ class ClassReliance(Result):
 
         Parameters
         ----------
-        kind : {"range"}
+        kind : {"range", "cloud", "risk"}
             Dumbbells between what good models achieve, the largest lower end on top. Whiskers reach to what is
-            certified; an arrow at the edge says that it is infinite. ``most=`` features at most; ``reference=`` draws a
-            model's reliance as a dot: an `Importance`, or values in the order of the features.
+            certified; an arrow at the edge says that it is infinite. Intervals of the ends are drawn below, if they
+            were measured (``level=``). ``most=`` features at most; ``reference=`` draws a model's reliance as a dot: an
+            `Importance`, or values in the order of the features. Of listed models: ``"cloud"`` is reliance on one
+            feature against another (``x=``, ``y=``), ``"risk"`` reliance on a ``feature=`` against the risk.
         ax : matplotlib Axes, optional
             Where; a new figure if not given.
         """
