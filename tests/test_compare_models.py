@@ -212,3 +212,10 @@ def test_clusters_are_the_units_of_differences():
     )
     np.testing.assert_allclose(both.delta("a", "b").std_error, (one - other).std_error)
     assert both["a"].units == 10
+
+
+def test_what_is_kept_of_each_model():
+    both = rl.compare_models({"a": product, "b": plane}, X, Y, rng=0, keep=["rows", "influence"])
+    assert both["a"].row_values.shape == (P, N)
+    assert both["b"].ranks(0.9).first.min() == 1
+    assert rl.compare_models({"a": product, "b": plane}, X, Y, rng=0)["a"].influence is None
