@@ -60,6 +60,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/conditional.py
 	$(BIN)/python benchmarks/rashomon.py
 	$(BIN)/python benchmarks/refit.py
+	$(BIN)/python benchmarks/deep.py
 	$(BIN)/python benchmarks/peers.py
 
 clean:

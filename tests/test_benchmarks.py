@@ -144,3 +144,10 @@ def test_the_table_of_routes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "| Ridge | squared_error | linear |" in page
     assert page.startswith("above\n")
     assert page.endswith("below\n")
+
+
+@pytest.mark.parametrize("part", ["inputs", "layers", "functional"])
+def test_networks_run_small(part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    load("deep").PARTS[part](True)
+    assert "goal" in capsys.readouterr().out

@@ -212,3 +212,38 @@ def test_clusters_are_the_units_of_differences():
     )
     np.testing.assert_allclose(both.delta("a", "b").std_error, (one - other).std_error)
     assert both["a"].units == 10
+
+
+def test_what_is_kept_of_each_model():
+    both = rl.compare_models({"a": product, "b": plane}, X, Y, rng=0, keep=["rows", "influence"])
+    assert both["a"].row_values.shape == (P, N)
+    assert both["b"].ranks(0.9).first.min() == 1
+    assert rl.compare_models({"a": product, "b": plane}, X, Y, rng=0)["a"].influence is None
+
+
+def test_networks_of_flax_and_equinox():
+    """The same weights in each library: the literal loop over donors, and no difference between them."""
+    jax, nnx = pytest.importorskip("jax"), pytest.importorskip("flax.nnx")
+    eqx = pytest.importorskip("equinox")
+    jnp = jax.numpy
+    weight = np.array([[0.8], [-0.3], [0.1]], dtype=np.float32)
+    flax_net = nnx.Linear(P, 1, rngs=nnx.Rngs(0))
+    flax_net.kernel[...] = jnp.asarray(weight)
+    equinox_net = eqx.nn.Linear(P, 1, key=jax.random.key(0))
+    equinox_net = eqx.tree_at(lambda net: (net.weight, net.bias), equinox_net, (jnp.asarray(weight.T), jnp.zeros(1)))
+    params, static = eqx.partition(equinox_net, eqx.is_array)
+    models = {
+        "flax": rl.models.flax(flax_net),
+        "equinox": rl.models.jax(lambda own, x: jax.vmap(eqx.combine(own, static))(x), params),
+    }
+    rows, labels = jnp.asarray(X), jnp.asarray(Y)
+    both = rl.compare_models(models, rows, labels, draws=rl.Draws(3, design="shifts"), rng=2)
+    donors = rl.plans.Shifts(N, 3, 2).donors(range(N), range(3))
+    for j in range(P):
+        changes = []
+        for k in range(3):
+            Z = X.copy()
+            Z[:, j] = X[donors[:, k], j]
+            changes.append(np.mean(((Z @ weight)[:, 0] - Y) ** 2 - ((X @ weight)[:, 0] - Y) ** 2))
+        np.testing.assert_allclose(both["flax"].values[j], np.mean(changes), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(both.delta("flax", "equinox").values, 0.0, atol=1e-5)

@@ -28,6 +28,7 @@ def literal(columns):
     return np.mean(found)
 
 
+@pytest.mark.once_per_device
 @pytest.mark.parametrize("columns", [[0], [1, 2], [0, 2, 4], list(range(P))], ids=str)
 def test_columns_in_every_form(backend, columns):
     rows, labels, donors = backend.asarray(X), backend.asarray(Y), backend.asarray(DONORS)

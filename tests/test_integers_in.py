@@ -78,7 +78,9 @@ def literal(net, X, donors):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize("kind", MODULES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(name, marks=pytest.mark.slow if name == "exported" else ()) for name in MODULES]
+)
 def test_integers_stay_integers(kind):
     make, X = MODULES[kind]
     net = make()

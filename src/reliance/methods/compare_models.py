@@ -45,6 +45,7 @@ def compare_models(
     run: Run | None = None,
     progress: Progress = False,
     names: Sequence[str] | None = None,
+    keep: str | Sequence[str] = (),
 ) -> ModelComparison:
     """Importances of several models, and whether they differ: paired intervals and tests for every feature.
 
@@ -60,6 +61,8 @@ def compare_models(
         How often each row is replaced; ``"all"``: every row borrows from every other one.
     loss : str, callable or Metric, optional
         One loss, the same for all models. By default the one that fits them, if it is the same.
+    keep : str or sequence of str
+        ``"rows"`` and ``"influence"`` keep these in the result of each model; with the latter it has ``ranks()``.
 
     Returns
     -------
@@ -90,7 +93,7 @@ def compare_models(
     moved: list[Floats] = []
     for name, model in asked.items():
         with by_model.about(name):
-            problem = prepare(model, X, y, features, loss, weights, key, run, names, "influence", KEEPS, clusters)
+            problem = prepare(model, X, y, features, loss, weights, key, run, names, keep, KEEPS, clusters)
             plan = _plan(problem, draws) if plan is None else plan
             found[name], psi = _measured(problem, plan, compare, progress, quiet=bool(found))
             moved.append(psi)
@@ -130,12 +133,14 @@ def _check_alike(found: Mapping[str, Importance]) -> None:
 def _measured(problem: Problem, plan: Plan, compare: str, progress: Progress, quiet: bool) -> tuple[Importance, Floats]:
     """A model's importances, and how far each unit moves them, (p, units): nan where that is not known."""
     check_choice(compare, COMPARE, "compare")
-    result = measure(problem, plan, compare, "compare_models", progress, "auto", quiet)
+    wanted = replace(problem, keep=problem.keep | {"influence"})
+    result = measure(wanted, plan, compare, "compare_models", progress, "auto", quiet)
     assert isinstance(result, Importance)
     assert result.influence is not None  # it was asked for
     psi = result.influence.rows
     unknown = np.full((len(result.names), result.units), np.nan)
-    return replace(result, influence=None), unknown if psi is None else psi
+    kept = result if "influence" in problem.keep else replace(result, influence=None)
+    return kept, unknown if psi is None else psi
 
 
 def _differences(results: Sequence[Importance], moved: Sequence[Floats]) -> tuple[Floats, Floats]:
