@@ -72,7 +72,7 @@ def sample(n: int, size: int, seed: int = 0) -> NDArray[np.bool_]:
 
 
 def width(X: Floats) -> float:
-    """The bandwidth: of their candidates ``exp(-sigma |x - c|^2)``, sigma = 5^-5 ... 5^5, what fits their eigenvalues."""
+    """The bandwidth: of their candidates ``exp(-sigma |x - c|^2)``, 5^-5 <= sigma <= 5^5, what fits the eigenvalues."""
     squares = np.sum((X[:, None, :] - X[None, :, :]) ** 2, axis=2)
 
     def share(sigma: float) -> float:
