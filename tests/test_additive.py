@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import VotingClassifier, VotingRegressor
 from sklearn.linear_model import (
     GammaRegressor,
     LogisticRegression,
@@ -190,6 +192,32 @@ def test_several_scores_equal_the_plain_route(case, n):
         assert_same(found, plain)
 
 
+AVERAGED = {
+    "votes": (VotingRegressor([("a", Ridge()), ("b", Ridge(100.0))], weights=[1, 3]), "squared_error"),
+    "soft votes": (
+        VotingClassifier([("a", LogisticRegression()), ("b", LogisticRegression(C=0.01))], voting="soft"),
+        "log_loss",
+    ),
+    "calibrated": (CalibratedClassifierCV(RidgeClassifier(), cv=2), "log_loss"),
+}
+
+
+@pytest.mark.parametrize("case", AVERAGED)
+def test_averages_of_linear_models_equal_the_plain_route(case):
+    model, loss = AVERAGED[case]
+    X, score, w = data(1100)
+    y = score if case == "votes" else score > 0
+    found, plain = both(model.fit(X, y), X, y, loss=loss, weights=w, features=[0, 3], keep=["rows"])
+    assert found.routes == ("additive", "unused")
+    assert_same(found, plain)
+
+
+def test_steps_of_a_calibration_are_not_taken_for_smooth():
+    X, score, _ = data(1100)
+    model = CalibratedClassifierCV(RidgeClassifier(), method="isotonic", cv=2).fit(X, score > 0)
+    assert rl.model_reliance(model, X, score > 0, loss="log_loss", features=[1]).routes == ("distinct",)
+
+
 def test_log_loss_of_2000_rows_is_that_of_a_double_loop():
     X, score, _ = data(2000)
     y = (score > 0).astype(int)
@@ -279,6 +307,16 @@ def test_additive_models_of_any_array(backend):
     for loss in options["loss"]:
         assert found[loss].routes == ("additive", "additive", "unused", "unused")
         assert_same(found[loss], plain[loss], 1e-10 if backend.dtype == "float64" else 1e-4)
+
+
+def test_a_link_that_jumps_is_left_to_the_model():
+    """Where a score that is rounded otherwise would fall on another step."""
+    X, score, _ = data(60)
+    X[:, 2] = X[:, 2].round()
+    model = rl.models.Additive([None, None, lambda x: 0.1 * x], link=lambda u: np.floor(10 * u))
+    found = rl.model_reliance(model, X, score, features=[2])
+    assert found.routes == ("distinct",)
+    assert "not smooth" in found.why_routes[0]
 
 
 def test_a_sum_that_is_none_is_called_instead():

@@ -221,3 +221,67 @@ def test_clusters_are_checked():
         measure(OF % 4)
     with pytest.raises(TypeError, match="clusters"):
         rl.feature_impact(model, X, clusters=OF)
+
+
+def test_other_replacements():
+    """Given values need nothing but the rows; labels keep psi among these; other rows have clusters nobody knows."""
+    found = rl.permutation_importance(model, X, Y, replace="mean", clusters=OF, rng=0)
+    base = (Y - model(X)) ** 2
+    written = X.copy()
+    written[:, 0] = X[:, 0].mean()
+    change = (Y - model(written)) ** 2 - base
+    psi = change - change.mean()
+    sums = np.array([psi[g == OF].sum() for g in range(12)]) / N
+    expected = np.sqrt(np.sum(sums**2) * 12 / 11 * (11 / 10) ** 2 / (_left(shares(OF, np.ones(N))) * 12 / 11))
+    np.testing.assert_allclose(found.std_error[0], expected)
+    within = rl.permutation_importance(model, X, Y, replace=rl.Donors(within=OF % 3), clusters=OF, rng=0)
+    assert within.units == 12
+    with pytest.raises(ValueError, match="other rows"):
+        rl.permutation_importance(model, X, Y, replace=rl.Donors(X[:7]), clusters=OF, rng=0)
+    kept = rl.permutation_importance(model, X, Y, replace=rl.Donors(X[:7]), keep="influence", rng=0)
+    assert kept.ranks().first.shape == (3,)
+
+
+def test_rows_on_disk(tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    stored = np.load(tmp_path / "X.npy", mmap_mode="r")
+    expected = rl.permutation_importance(model, X, Y, clusters=OF, keep="influence", rng=0)
+    found = rl.permutation_importance(model, stored, Y, clusters=OF, keep="influence", rng=0)
+    np.testing.assert_allclose(found.std_error, expected.std_error)
+    assert found.influence.origin == expected.influence.origin
+    (found - expected).interval()
+
+
+def test_several_models_share_their_clusters():
+    both = rl.permutation_importance({"a": model, "b": lambda rows: rows[:, 0]}, X, Y, clusters=OF, rng=0)
+    assert all(one.units == 12 for one in both.values())
+
+
+@pytest.mark.parametrize("draws", ["all", 6])
+def test_interactions(draws):
+    """The sums of D_jk - D_j - D_k within clusters; ten copies of each row tell nothing new."""
+    single = rl.interaction_importance(model, X, Y, draws=draws, rng=0)
+    alone = rl.interaction_importance(model, X, Y, draws=draws, clusters=np.arange(N), rng=0)
+    np.testing.assert_allclose(alone.std_error, single.std_error, rtol=0.08)
+    found = rl.interaction_importance(model, X, Y, draws=draws, clusters=OF, rng=0)
+    np.testing.assert_array_equal(found.values, single.values)
+    assert (found.degrees_of_freedom < 11).all()
+    if draws != "all":
+        return
+    copies = rl.interaction_importance(
+        model, np.tile(X, (10, 1)), np.tile(Y, 10), draws="all", clusters=np.tile(np.arange(N), 10)
+    )
+    np.testing.assert_allclose(copies.std_error[2], single.std_error[2], rtol=0.12)
+
+
+def test_compared_models_are_the_difference_of_two_results():
+    def other(rows):
+        return rows[:, 0]
+
+    both = rl.compare_models({"a": model, "b": other}, X, Y, clusters=OF, rng=0)
+    one, two = (rl.permutation_importance(f, X, Y, clusters=OF, keep="influence", rng=0) for f in (model, other))
+    delta, expected = both.delta("a", "b"), one - two
+    np.testing.assert_allclose(delta.values, expected.values)
+    np.testing.assert_allclose(delta.std_error, expected.std_error)
+    np.testing.assert_allclose(delta.degrees_of_freedom, expected.degrees_of_freedom)
+    assert both["a"].units == 12

@@ -201,3 +201,14 @@ def test_coverage_of_differences(draws, widest):
     assert np.all(inside / runs > 0.91), inside / runs
     wide = np.mean(errors, axis=0) / np.std(values, axis=0)
     assert np.all((wide > 0.9) & (wide < widest)), wide
+
+
+def test_clusters_are_the_units_of_differences():
+    clusters = np.arange(N) // 4
+    both = rl.compare_models({"a": product, "b": plane}, X, Y, draws="all", clusters=clusters)
+    one, other = (
+        rl.model_reliance(model, X, Y, compare="difference", clusters=clusters, keep="influence")
+        for model in (product, plane)
+    )
+    np.testing.assert_allclose(both.delta("a", "b").std_error, (one - other).std_error)
+    assert both["a"].units == 10

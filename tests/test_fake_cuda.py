@@ -312,6 +312,30 @@ def test_draws_by_ranks_stay_on_the_device(cuda, traffic, loss):
     assert traffic["upload"] - before <= P + 8 * traffic["loop"] * math.ceil(N / result.block[0])
 
 
+@pytest.mark.parametrize("method", ["shifts", "resample"])
+def test_rows_on_the_host_go_to_the_device_in_blocks(traffic, monkeypatch, method):
+    """Rows, one block after the other, and columns go up; never all of X."""
+    n = 3000
+    X, y = np.random.default_rng(0).normal(size=(n, P)).astype(np.float32), np.zeros(n, dtype=np.float32)
+    sizes = []
+
+    def upload(values, *rest):
+        sizes.append(np.size(values))
+        return traffic.upload(values, *rest)
+
+    monkeypatch.setattr(arrays, "from_host", upload)
+    monkeypatch.setattr(
+        arrays, "to_host", lambda x: np.asarray(x) if isinstance(x, np.ndarray) else traffic.download(x)
+    )
+    monkeypatch.setattr("reliance.models.calling.from_host", upload)
+    function, settings = METHODS[method]
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        run = rl.Run(device="cuda:0", block=1000)
+        result = first(function(mlp(), X, y, **settings, features=[0], run=run))
+    assert result.values.shape == (1,)
+    assert n <= max(sizes) < n * P, "X went to the device as a whole, or not at all"
+
+
 @pytest.mark.parametrize("kind", ["pairs", "shifts", "resample", "permutations", "halves"])
 def test_variances_stay_on_the_device(cuda, traffic, kind):
     r, c, total, other = tensor(N), tensor(N), tensor(), tensor(N)

@@ -208,6 +208,18 @@ def test_small_memory_calls_the_machine():
     assert rl.model_reliance(model, X, y, features=[(0, 1)], run=rl.Run(memory=100_000)).routes == ("plain",)
 
 
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error"])
+def test_memory_for_a_block_is_enough(loss, monkeypatch):
+    monkeypatch.setattr(kernel_tables, "_BLOCK", 20)
+    monkeypatch.setattr(kernel_tables.KernelStore, "operands", None)  # of all rows: not asked for
+    X, y = data()
+    model = NuSVR(kernel="poly", coef0=1.0).fit(X[:TRAINED], y[:TRAINED])
+    options = {"loss": loss, "features": [(0, 1), (1, 2)], "compare": "difference", "run": rl.Run(memory=300_000)}
+    found = rl.model_reliance(model, X, y, **options)
+    assert found.routes == ("kernel", "kernel")
+    same(found, rl.model_reliance(model, X, y, route="plain", **options))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Parts
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reliance as rl
-from reliance.exact.nodes import ORDERS, gauss_rule
+from reliance.exact.nodes import ORDERS, Nodes, gauss_rule
+from reliance.exact.plain import Plain
 
 N = 160
 rng = np.random.default_rng(0)
@@ -119,6 +120,7 @@ def test_on_every_backend(backend):
         (network(), {"loss": ["squared_error", "absolute_error"]}, "no smooth function"),
         (network(), {"features": [(0, 1)]}, "group of columns"),
         (network(), {"pairs": 4}, "for all pairs"),
+        (network(), {"run": rl.Run(memory=30_000)}, "too small"),
     ],
 )
 def test_what_is_not_smooth_is_refused(model, options, words):
@@ -133,6 +135,17 @@ def test_missing_values_and_integers_are_refused():
         rl.model_reliance(lambda rows: np.nan_to_num(rows[:, 0]), gaps, y, route="nodes", features=[0])
     with pytest.raises(ValueError, match="floating numbers"):
         rl.model_reliance(lambda rows: rows[:, 0], np.arange(60).reshape(-1, 1), np.ones(60), route="nodes")
+
+
+def test_the_tolerance_of_the_route_decides_on_the_nodes(monkeypatch):
+    found = []
+    for tolerance in (1e-4, 1e-10):
+        monkeypatch.setattr("reliance.exact.routes.ROUTES", [Nodes(tolerance), Plain()])
+        found.append(rl.model_reliance(network(), X, y, route="nodes", features=[0], compare="difference"))
+    assert found[0].evaluations[0] < found[1].evaluations[0]
+    plain = rl.model_reliance(network(), X, y, route="plain", features=[0], compare="difference")
+    same(found[0], plain, 1e-4)
+    same(found[1], plain, 1e-10)
 
 
 def test_it_is_never_taken_by_itself():

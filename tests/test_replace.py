@@ -354,3 +354,13 @@ def test_one_row_alone():
     np.testing.assert_allclose(one.values, both.values[:1])
     with pytest.raises(ValueError, match="at least 2"):
         rl.permutation_importance(model, X[:1], Y[:1], features=MASKS, replace="zero")
+
+
+def test_clusters_with_what_replaces():
+    clusters = np.arange(N) // 4
+    found = rl.permutation_importance(model, X, Y, features=MASKS, replace="zero", clusters=clusters, keep="rows")
+    sums = np.array([[np.mean(values[clusters == c]) for c in range(6)] for values in found.row_values])
+    error = np.std(sums, axis=1, ddof=1) / np.sqrt(6)  # times that of leaving out one of few clusters
+    np.testing.assert_allclose(found.std_error, error * 5 / 4, rtol=0.05)
+    with pytest.raises(ValueError, match="clusters="):
+        rl.permutation_importance(model, X, Y, features=MASKS, replace=rl.Donors(OTHERS), clusters=clusters)

@@ -269,7 +269,7 @@ def test_odd_sources_are_errors_in_words(tmp_path):
         (torch.utils.data.DataLoader(torch_dataset(tmp_path)), TypeError, r"pass its dataset, X\.dataset"),
         (stream(), TypeError, "pass a map-style dataset"),
         (text, TypeError, "X: column 'city' holds text"),
-        (tmp_path / "nothing.parquet", FileNotFoundError, "there is no such file or folder"),
+        (tmp_path / "nothing.parquet", ValueError, "there is no such file or folder"),
         (str(tmp_path / "x.csv"), ValueError, "cannot be read as parquet"),
         (closed, ValueError, "keep the file open"),
         (unknown[unknown[:, 0] > 0], ValueError, r"compute_chunk_sizes\(\)"),

@@ -35,7 +35,7 @@ def measured(predict=model, **options):
 @pytest.mark.parametrize("p", [2, 10])
 def test_independent_estimates_need_sidaks_level(p):
     z = np.kron(np.eye(p), np.array([1.0, -1.0]))  # p estimates that share nothing
-    assert together.single_level(z, 0.95, 3) == pytest.approx(0.95 ** (1 / p), abs=0.0006)
+    assert together.single_level(z, 0.95, 3) == pytest.approx(0.95 ** (1 / p), abs=4 * 0.0022 / p)  # of 10,000
     assert together.single_level(z, 0.95, 3) == together.single_level(5.0 * z, 0.95, 3)  # from the key alone
 
 
@@ -51,7 +51,7 @@ def test_differences_of_equal_estimates_are_tukeys():
     p = 6
     z = np.kron(np.eye(p), np.array([1.0, -1.0]))
     quantile = stats.studentized_range.ppf(0.95, p, np.inf) / np.sqrt(2)
-    assert together.pair_level(z, 0.95, 1) == pytest.approx(1 - 2 * stats.norm.sf(quantile), abs=0.0008)
+    assert together.pair_level(z, 0.95, 1) == pytest.approx(1 - 2 * stats.norm.sf(quantile), abs=0.001)
 
 
 @pytest.mark.parametrize("clusters", [None, OF])
@@ -61,7 +61,7 @@ def test_simultaneous_intervals(clusters):
     assert (all_of_them[:3, 0] < single[:3, 0]).all()
     assert (all_of_them[:3, 1] > single[:3, 1]).all()
     bonferroni = found.interval(1 - 0.05 / 3)
-    assert (np.ptp(all_of_them, axis=1)[:3] < np.ptp(bonferroni, axis=1)[:3] * 1.001).all()
+    assert (np.ptp(all_of_them, axis=1)[:3] < np.ptp(bonferroni, axis=1)[:3] * (1 + 1e-9)).all()
     again = measured(clusters=clusters).interval(simultaneous=True)
     np.testing.assert_array_equal(all_of_them, again)
     units = N if clusters is None else 15

@@ -230,6 +230,8 @@ def test_xgboost_variants():
     check_xgb(xgb.XGBRFRegressor(**EXTREME).fit(X, y), "predict")
     check_xgb(xgb.XGBRFClassifier(**EXTREME).fit(X, target("multiclass", y)), "predict_proba")
     check_xgb(xgb.XGBRegressor(**EXTREME).fit(X, target("several", y)), "predict")
+    vectors = xgb.XGBRegressor(**EXTREME, multi_strategy="multi_output_tree").fit(X, target("several", y))
+    assert len(check_xgb(vectors, "predict").roots) == EXTREME["n_estimators"]
     check_xgb(xgb.XGBRegressor(**EXTREME, base_score=1e4).fit(X, y + 1e4), "predict")
     check_xgb(xgb.XGBClassifier(**EXTREME, objective="binary:hinge").fit(X, target("binary", y)), "predict")
     quantiles = {"objective": "reg:quantileerror", "quantile_alpha": [0.2, 0.8]}
@@ -389,8 +391,6 @@ def not_understood():
     yield "other objective", light(**LIGHT, objective="cross_entropy_lambda").fit(X, target("share", y))
     yield "linear booster", extreme(booster="gblinear", n_estimators=2).fit(X, y)
     yield "missing is -1", extreme(missing=-1.0, n_estimators=2).fit(X, y)
-    vector = extreme(multi_strategy="multi_output_tree", n_estimators=2)
-    yield "vector leaves", vector.fit(X, target("several", y))
 
 
 def test_what_is_not_understood_gives_none():

@@ -10,6 +10,7 @@ from reliance.methods.adaptive import Until
 from reliance.methods.compare_models import compare_models
 from reliance.methods.conditional import conditional_model_reliance, relative_importance
 from reliance.methods.drawing import Draws
+from reliance.methods.estimates import Estimate, estimate
 from reliance.methods.extrapolation import extrapolation_check
 from reliance.methods.interactions import interaction_importance
 from reliance.methods.linear import linear_importance
@@ -46,6 +47,7 @@ from reliance.results.interactions import Interactions
 from reliance.results.linear import LinearImportance
 from reliance.results.local import LocalImportance
 from reliance.results.mapping import Results
+from reliance.results.merging import merge
 from reliance.results.models import ModelComparison
 from reliance.results.null import NullImportance
 from reliance.results.pooled import Pooled, pool
@@ -64,6 +66,7 @@ __all__ = [
     "DifferentiableClass",
     "Donors",
     "Draws",
+    "Estimate",
     "Extrapolation",
     "FiniteClass",
     "Given",
@@ -94,6 +97,7 @@ __all__ = [
     "conditional_model_class_reliance",
     "conditional_model_reliance",
     "cross_validated_importance",
+    "estimate",
     "extrapolation_check",
     "feature_impact",
     "features",
@@ -103,6 +107,7 @@ __all__ = [
     "load",
     "local_importance",
     "losses",
+    "merge",
     "model_class_reliance",
     "model_reliance",
     "models",

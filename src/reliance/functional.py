@@ -6,26 +6,23 @@ whatever parameters ``model`` closes over. The model is called as it is: switch 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from reliance._core import arrays, loops
 from reliance._core.arrays import device, namespace
-from reliance._core.checks import check_draws
 from reliance._core.kinds import Array, HostArray
-from reliance._core.streams import Indices
 from reliance._core.words import shown
-from reliance.data.features import Feature
 from reliance.data.passed import LossLike
-from reliance.engine import kernels
+from reliance.engine import kernels, pure_blocks
 from reliance.engine.kernels import Predict
+from reliance.engine.pure_blocks import Columns, ColumnsOf, Inputs
 from reliance.inference.variance import hull, skewness
 from reliance.losses import functions as losses
 from reliance.losses.functions import Loss, Metric
-from reliance.plans.orderings import Orders
-from reliance.plans.ranked import Ranked
+from reliance.plans.donor_tables import ranked_donors, within_donors
 from reliance.plans.variances import pairs_variance
 
 __all__ = [
@@ -40,9 +37,8 @@ __all__ = [
     "shifted_risk",
     "skewness",
     "switched_losses",
+    "within_donors",
 ]
-
-Columns: TypeAlias = int | Sequence[int]
 
 
 class PairMoments(NamedTuple):
@@ -53,14 +49,15 @@ class PairMoments(NamedTuple):
     variance: Array
 
 
-def base_risk(model: Predict, X: Array, y: Array, *, loss: LossLike = "squared_error") -> Array:
+def base_risk(model: Callable[..., Array], X: Inputs, y: Array, *, loss: LossLike = "squared_error") -> Array:
     """Mean loss of the model on the rows as they are.
 
     Parameters
     ----------
     model : callable
         ``(m, *features) -> (m, ...)``.
-    X : array (n, ...)
+    X : array (n, ...), or a tuple or mapping of arrays
+        Several inputs are passed as ``model(*X)`` or ``model(**X)``.
     y : array (n, ...)
     loss : str or callable
         A per-row loss.
@@ -76,12 +73,11 @@ def base_risk(model: Predict, X: Array, y: Array, *, loss: LossLike = "squared_e
     >>> float(base_risk(lambda X: X[:, 0], X, y))
     2.0
     """
-    xp = namespace(X)
-    return xp.mean(losses.row_losses(_per_row(loss), y, model(X)))
+    return namespace(y).mean(losses.row_losses(_per_row(loss), y, pure_blocks.called(model, X)))
 
 
 def switched_losses(
-    model: Predict, X: Array, y: Array, columns: Columns, values: Array, *, loss: LossLike = "squared_error"
+    model: Predict, X: Array, y: Array, columns: int | Sequence[int], values: Array, *, loss: LossLike = "squared_error"
 ) -> Array:
     """Losses of each row with given values written into some columns.
 
@@ -105,7 +101,7 @@ def switched_losses(
     """
     xp = namespace(X, values)
     flat = xp.reshape(X, (X.shape[0], -1))
-    chosen = _positions(columns, flat.shape[1])
+    chosen = pure_blocks.positions(columns, flat.shape[1])
     values = values[:, :, None] if values.ndim == 2 else values
     if values.ndim != 3 or values.shape[0] != X.shape[0] or values.shape[2] != len(chosen):
         raise ValueError(
@@ -114,13 +110,13 @@ def switched_losses(
         )
     places = np.zeros(flat.shape[1], dtype=np.int64)
     places[chosen] = np.arange(len(chosen))
-    block = kernels.written_rows(flat, _rows(X), values, _mask(flat, chosen), _index(places, X))
+    block = kernels.written_rows(flat, _rows(X), values, pure_blocks.mask_of(chosen, flat), _index(places, X))
     return _block_losses(model, X, y, block, values.shape[1], loss)
 
 
 def shifted_risk(
-    model: Predict,
-    X: Array,
+    model: Callable[..., Array],
+    X: Inputs,
     y: Array,
     columns: Columns,
     shifts: Sequence[int] | Array,
@@ -133,7 +129,8 @@ def shifted_risk(
 
     Parameters
     ----------
-    columns : int or sequence of int
+    columns : int, sequence of int, array or mapping
+        As in `lent_risk`.
     shifts : sequence of int or integer array (K,)
         As an array of the namespace and device of ``X`` they are an operand: new shifts need no new compilation.
 
@@ -148,59 +145,27 @@ def shifted_risk(
     >>> float(shifted_risk(lambda X: X[:, 0], X, y, 0, [1]))  # (1 + 4 + 9) / 3
     4.666666666666667
     """
-    xp = namespace(X)
-    flat = xp.reshape(X, (X.shape[0], -1))
+    own = pure_blocks.first(X)
+    xp = namespace(own)
     if arrays.is_array(shifts) and namespace(shifts) is xp:
         steps = xp.reshape(xp.astype(shifts, arrays.index_dtype(xp), copy=False), (-1,))
     else:
         given = np.asarray(shifts).reshape(-1)
         if given.size == 0 or given.dtype.kind not in "iu":
             raise ValueError(f"shifts={shown(shifts)}: give at least one shift, as integers")
-        steps = _index(given.astype(np.int64), X)
-    donors = (_rows(X)[:, None] + steps) % X.shape[0]
-    block = kernels.switched_rows(flat, _rows(X), donors, _mask(flat, _positions(columns, flat.shape[1])))
-    return xp.mean(_block_losses(model, X, y, block, steps.shape[0], loss))
-
-
-def ranked_donors(values: Array, draws: int, key: int) -> Indices:
-    """Which row lends to which if donors are sorted by a feature and every row borrows once from each stretch.
-
-    These are the donors of `reliance.permutation_importance` for a feature with these values and this key. They are
-    made on the host; move them to the device once and pass them to `lent_risk`.
-
-    Parameters
-    ----------
-    values : array (n,) or (n, g)
-        One column, or the g columns of a group. One is sorted by value, equal values in random order, missing ones
-        last; two or three columns by a k-d tree, more along a Morton curve.
-    draws : int
-        K, how many donors each row has.
-    key : int
-        The same key gives the same donors on every backend.
-
-    Returns
-    -------
-    numpy.ndarray (n, K) of int64
-        Each column is a permutation of the rows. A row may be its own donor.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> values = np.array([5.0, 1.0, 4.0, 2.0, 3.0, 0.0])
-    >>> donors = ranked_donors(values, 2, key=0)
-    >>> np.sort(values[donors] >= 3.0, axis=1).tolist()  # each row: one of the smaller values, one of the larger
-    [[False, True], [False, True], [False, True], [False, True], [False, True], [False, True]]
-    """
-    host = arrays.to_host(values) if arrays.is_array(values) else np.asarray(values)
-    if host.ndim not in (1, 2) or host.shape[0] < 2 or host.size == 0:
-        raise ValueError(f"values has shape {tuple(host.shape)}: pass (n,) or (n, g), with at least two rows")
-    n, columns = int(host.shape[0]), host.reshape(host.shape[0], -1)
-    plan = Ranked(n, check_draws(draws), key, Orders(n, key, lambda feature: columns))
-    return plan.part(Feature("values", tuple(range(columns.shape[1])))).donors(range(n), range(plan.draws))
+        steps = _index(given.astype(np.int64), own)
+    donors = (_rows(own)[:, None] + steps) % own.shape[0]
+    return _lent_risk(model, X, y, columns, donors, loss)
 
 
 def lent_risk(
-    model: Predict, X: Array, y: Array, columns: Columns, donors: Array, *, loss: LossLike = "squared_error"
+    model: Callable[..., Array],
+    X: Inputs,
+    y: Array,
+    columns: Columns,
+    donors: Array,
+    *,
+    loss: LossLike = "squared_error",
 ) -> Array:
     """Mean loss when row i takes some columns from each of its donors.
 
@@ -209,8 +174,12 @@ def lent_risk(
 
     Parameters
     ----------
-    columns : int or sequence of int
-        Positions among the flattened features of a row.
+    X : array (n, ...), or a tuple or mapping of arrays
+        Several inputs are passed as ``model(*X)`` or ``model(**X)``.
+    columns : int, sequence of int, array or mapping
+        Positions among the flattened features of a row. As an array of the namespace of ``X``, integers or a mask of
+        booleans, they are an operand: ``jax.vmap(lambda j: lent_risk(model, X, y, j, donors))(jnp.arange(p))`` is one
+        program for all features. Of several inputs a mapping from names or places to these.
     donors : integer array (n, K)
         Row numbers. As an array of the namespace and device of ``X`` they are an operand: other donors need no new
         compilation.
@@ -226,23 +195,35 @@ def lent_risk(
     >>> float(lent_risk(lambda X: X[:, 0], X, y, 0, np.array([[1], [2], [0]])))  # (1 + 4 + 9) / 3
     4.666666666666667
     """
-    xp, n = namespace(X), X.shape[0]
+    own = pure_blocks.first(X)
+    xp, n = namespace(own), own.shape[0]
     if arrays.is_array(donors) and namespace(donors) is xp and xp.isdtype(donors.dtype, "integral"):
         lenders = xp.astype(donors, arrays.index_dtype(xp), copy=False)
     else:
         host = arrays.to_host(donors) if arrays.is_array(donors) else np.asarray(donors)
         if host.dtype.kind not in "iu":
             raise ValueError(f"donors has dtype {host.dtype}: pass row numbers, as integers")
-        lenders = _index(host.astype(np.int64), X)
+        lenders = _index(host.astype(np.int64), own)
     if lenders.ndim != 2 or lenders.shape[0] != n or lenders.shape[1] == 0:
         raise ValueError(f"donors has shape {tuple(lenders.shape)}: for {n} rows it must be ({n}, K)")
-    flat = xp.reshape(X, (n, -1))
-    block = kernels.switched_rows(flat, _rows(X), lenders, _mask(flat, _positions(columns, flat.shape[1])))
-    return xp.mean(_block_losses(model, X, y, block, lenders.shape[1], loss))
+    return _lent_risk(model, X, y, columns, lenders, loss)
+
+
+def _lent_risk(
+    model: Callable[..., Array], X: Inputs, y: Array, columns: Columns, donors: Array, loss: LossLike
+) -> Array:
+    predictions = pure_blocks.called(model, pure_blocks.lent_rows(X, columns, donors))
+    return namespace(y).mean(losses.row_losses(_per_row(loss), kernels.repeat_rows(y, donors.shape[1]), predictions))
 
 
 def pairwise_risk(
-    model: Predict, X: Array, y: Array, columns: Columns, *, loss: LossLike = "squared_error", block: int | None = None
+    model: Predict,
+    X: Array,
+    y: Array,
+    columns: ColumnsOf,
+    *,
+    loss: LossLike = "squared_error",
+    block: int | None = None,
 ) -> Array:
     r"""Mean loss over all n(n-1) pairs: row i with some columns of row k, k different from i.
 
@@ -289,7 +270,7 @@ def pairwise_risk(
 
 
 def pairwise_moments(
-    model: Predict, X: Array, y: Array, columns: Columns, *, loss: LossLike = "squared_error"
+    model: Predict, X: Array, y: Array, columns: ColumnsOf, *, loss: LossLike = "squared_error"
 ) -> PairMoments:
     """Row means, donor means and sample variance of D(i, k) = L(i, k) - l(i) over all pairs, on the device.
 
@@ -328,14 +309,6 @@ def _per_row(loss: LossLike) -> Loss:
     return function
 
 
-def _positions(columns: Columns, width: int) -> list[int]:
-    chosen = [columns] if isinstance(columns, int | np.integer) else list(columns)
-    whole = all(isinstance(c, int | np.integer) and not isinstance(c, bool) for c in chosen)
-    if not whole or not chosen or len(set(chosen)) < len(chosen) or not all(0 <= c < width for c in chosen):
-        raise ValueError(f"columns={shown(columns)}: give distinct positions in range({width})")
-    return [int(c) for c in chosen]
-
-
 def _index(values: HostArray, like: Array) -> Array:
     xp = namespace(like)
     return arrays.from_host(values, xp, device(like), arrays.index_dtype(xp))
@@ -346,13 +319,6 @@ def _rows(X: Array) -> Array:
     return xp.arange(X.shape[0], dtype=arrays.index_dtype(xp), device=device(X))
 
 
-def _mask(flat: Array, chosen: list[int]) -> Array:
-    xp = namespace(flat)
-    mask = np.zeros(flat.shape[1], dtype=bool)
-    mask[chosen] = True
-    return arrays.from_host(mask, xp, device(flat))
-
-
 def strip_rows(X: Array, start: int | Array, b: int) -> tuple[Array, Array]:
     """Rows start, start + 1, ... of a strip, kept within the data, and which of them are real."""
     xp = namespace(X)
@@ -361,11 +327,11 @@ def strip_rows(X: Array, start: int | Array, b: int) -> tuple[Array, Array]:
     return xp.minimum(at, last), at <= last
 
 
-def _pair_losses(model: Predict, X: Array, y: Array, columns: Columns, at: Array, loss: LossLike) -> Array:
+def _pair_losses(model: Predict, X: Array, y: Array, columns: ColumnsOf, at: Array, loss: LossLike) -> Array:
     """``(b, n)``: the losses of some rows with each row as donor."""
     xp = namespace(X)
     flat = xp.reshape(X, (X.shape[0], -1))
-    block = kernels.switched_rows(flat, at, _rows(X), _mask(flat, _positions(columns, flat.shape[1])))
+    block = kernels.switched_rows(flat, at, _rows(X), pure_blocks.mask_of(columns, flat))
     own = xp.take(y, at, axis=0)
     return _block_losses(model, X, own, block, X.shape[0], loss)
 

@@ -329,6 +329,55 @@ def _files() -> Iterator[Case]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# merge and estimate
+
+
+def _some(features: Any, rows: slice = slice(None), **options: Any) -> Any:
+    options = {"features": features, "draws": N, "rng": KEY, **options}
+    return rl.permutation_importance(score, X[rows], Y[rows], **options)
+
+
+MERGED: dict[str, tuple[Callable[[], Any], str]] = {
+    "nothing": (list, "results"),
+    "a number": (lambda: 3, "results"),
+    "one result": (lambda: _some([0]), "results"),
+    "text": (lambda: "results", "results"),
+    "other results": (lambda: [_some([0]), rl.feature_impact(score, X)], "results"),
+    "a feature twice": (lambda: [_some([0, 1]), _some([1, 2])], "x1"),
+    "another key": (lambda: [_some([0]), _some([1], rng=KEY + 1)], "rng"),
+    "other draws": (lambda: [_some([0]), _some([1], draws=3)], "plan"),
+    "other rows": (lambda: [_some([0]), _some([1], rows=slice(1, None))], "base_risk"),
+    "another loss": (lambda: [_some([0]), _some([1], loss="absolute_error")], "base_risk"),
+    "ratios": (lambda: [_some([0]), _some([1], compare="ratio")], "compare"),
+    "rows in one": (lambda: [_some([0], keep="rows"), _some([1])], "row_values"),
+}
+ESTIMATED: dict[str, tuple[Callable[[], Any], str]] = {
+    "no method": (lambda: rl.estimate(None, score, X, Y), "method"),
+    "a function of others": (lambda: rl.estimate(np.mean, X), "method"),
+    "no model": (lambda: rl.estimate(rl.linear_importance, None, X, Y), "method"),
+    "refits": (lambda: rl.estimate(rl.null_importance, fit, X, Y, rounds=2), "refits"),
+    "a class": (lambda: rl.estimate(rl.model_class_reliance, rl.LinearClass(), X, Y, epsilon=0.1), "class"),
+    "until": (lambda: rl.estimate(rl.permutation_importance, score, X, Y, draws=rl.Until(top=1)), "draws"),
+    "bad argument": (lambda: rl.estimate(rl.permutation_importance, score, X, Y, draws=0), "draws"),
+}
+
+
+def _together() -> Iterator[Case]:
+    for odd, (made, word) in MERGED.items():
+        yield Case("merge", odd, lambda made=made: rl.merge(made()), Refused((word,)))
+    truth = Number(lambda: _some(None).values)
+    yield Case("merge", "parts", lambda: rl.merge([_some([0]), _some([1, 2])]).values, truth)
+    for odd, (call, word) in ESTIMATED.items():
+        yield Case("estimate", odd, call, Refused((word,)))
+    for name in ("estimate", "Estimate"):
+
+        def counted() -> Any:
+            return np.asarray([rl.estimate(rl.permutation_importance, score, X, Y, draws=5).model_rows])
+
+        yield Case(name, "rows", counted, Number(lambda: np.asarray([5.0 * X.shape[0] * X.shape[1]])))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # RefitError
 
 
@@ -362,4 +411,5 @@ def cases() -> Iterator[Case]:
     yield from _methods()
     yield from _round_trips()
     yield from _files()
+    yield from _together()
     yield from _refit_error()

@@ -90,6 +90,7 @@ TAKEN = [
     Kind("polars int and float", lambda: pl.from_pandas(_frame(age=COUNTS[:, 0])), MIXED),
     Kind("pyarrow int and float", lambda: pa.Table.from_pandas(_frame(age=COUNTS[:, 0])), MIXED),
     Kind("pandas nullable int", lambda: _frame(age=pd.array(COUNTS[:, 0], dtype="Int64")), MIXED),
+    Kind("polars lazy", lambda: pl.DataFrame(X).lazy(), X),
     Kind("pyarrow", lambda: pa.table(dict(zip(NAMES, X.T, strict=True))), X),
     Kind("pyarrow named type", lambda: pa.table(dict(zip(["type", "schema", "n"], X.T, strict=True))), X),
     Kind("torch", lambda: torch.from_numpy(X), X, labels=torch.from_numpy),
@@ -122,7 +123,6 @@ REFUSED = [
     Kind("memoryview", lambda: memoryview(X), words=("X", "memoryview")),
     Kind("repeated names", lambda: pd.DataFrame(X, columns=["a", "a", "b"]), words=("X", "a", "rename")),
     Kind("names equal as text", lambda: pd.DataFrame(X, columns=[1, "1", "b"]), words=("X", "1", "rename")),
-    Kind("polars lazy", lambda: pl.DataFrame(X).lazy(), words=("X", "collect")),
     Kind("multiindex", lambda: pd.DataFrame(X, columns=pd.MultiIndex.from_product([["a"], NAMES])), words=("X",)),
     Kind("series", lambda: pd.Series(X[:, 0]), words=("X", "shape (12,)")),
     Kind("torch meta", lambda: torch.empty((N, P), device="meta"), words=("X", "meta"), labels=torch.from_numpy),
@@ -151,7 +151,21 @@ def labels_of(plain: np.ndarray) -> np.ndarray:
 
 # What a function cannot take, or takes otherwise than the rest.
 TENSORS = ("", " gradient", " transposed", " sparse", " complex")
+# What fits something to all rows at once does not read them in blocks.
+NEEDS_ALL = (
+    "conditional_model_reliance",
+    "relative_importance",
+    "compare_splits",
+    "extrapolation_check",
+    "linear_importance",
+    "algorithm_reliance",
+    "cross_validated_importance",
+    "null_importance",
+    "out_of_bag_importance",
+    "conditional_model_class_reliance",
+)
 OTHERWISE: dict[tuple[str, str], tuple[str, ...]] = {
+    **{(function, "polars lazy"): ("X", "collect") for function in NEEDS_ALL},
     **{("out_of_bag_importance", f"torch{kind}"): ("X", "torch", "NumPy") for kind in TENSORS},
 }
 
@@ -178,5 +192,5 @@ def cases() -> Iterator[Case]:
         for kind in TAKEN if facade else (*TAKEN, *REFUSED):
             if (function.name, kind.name) in DRAWN_OTHERWISE:
                 continue
-            if not facade or kind.name != "torch gradient":
+            if not facade or kind.name not in ("torch gradient", "polars lazy"):
                 yield _case(function, kind)

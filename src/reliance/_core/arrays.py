@@ -18,6 +18,7 @@ from reliance._core.kinds import Device as Device
 from reliance._core.kinds import DType as DType
 from reliance._core.kinds import HostArray
 from reliance._core.kinds import Namespace as Namespace
+from reliance._core.words import shown
 
 # For the modules that are still to be checked: arrays are `kinds.Array` wherever mypy looks at them.
 Array: TypeAlias = Any
@@ -39,10 +40,15 @@ def namespace(*arrays: kinds.Array | None) -> Namespace:
     kind = kinds.pop()
     if kind not in _known:
         found: Namespace = compat.array_namespace(*[a for a in arrays if a is not None])
-        if getattr(kind, "of_any_namespace", False):  # rows that are read in blocks, as arrays of any library
+        if _is_read(kind):
             return found
         _known[kind] = found
     return _known[kind]
+
+
+def _is_read(kind: type) -> bool:
+    """Rows that are read in blocks, as arrays of any library."""
+    return bool(getattr(kind, "of_any_namespace", False))
 
 
 def is_array(x: object) -> TypeGuard[kinds.Array]:
@@ -66,6 +72,30 @@ def device(x: kinds.Array) -> Device:
 
     mesh = getattr(found, "mesh", None) or jax.sharding.Mesh(sorted(devices, key=lambda d: d.id), ("devices",))
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+
+
+def named_device(device: Device) -> tuple[Namespace, Device]:
+    """Namespace and device that a user names: a ``jax.Device`` is one of JAX, a ``torch.device`` or text of torch."""
+    jax, torch = sys.modules.get("jax"), sys.modules.get("torch")
+    if jax is not None and isinstance(device, jax.Device):
+        return namespace(jax.device_put(np.zeros(0, dtype=np.float32), device)), device
+    if torch is None:
+        raise ValueError(
+            f"device={shown(device)}: text names a device of torch, which is not imported; pass a jax.Device"
+        )
+    try:
+        return namespace(torch.empty(0)), torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device={shown(device)} is no device: pass text such as 'cuda:0', or a jax.Device") from error
+
+
+def device_bytes(xp: Namespace, dev: Device) -> int | None:
+    """How much memory a device has of its own; None if that is not known."""
+    if not compat.is_torch_namespace(xp) or getattr(dev, "type", "cpu") != "cuda":
+        return None
+    import torch
+
+    return int(torch.cuda.get_device_properties(dev).total_memory)
 
 
 def same_device(a: kinds.Array, b: kinds.Array) -> bool:
@@ -296,7 +326,8 @@ def add_rows(target: kinds.Array, index: kinds.Array, rows: kinds.Array) -> kind
 def cells(x: kinds.Array, index: kinds.Array, run: slice) -> kinds.Array:
     """``x[index, run]``: some columns of some rows; `take` of a strided slice would copy all rows first."""
     xp = namespace(x)
-    return x[index, run] if backend(xp) in ("numpy", "torch", "cupy") else xp.take(x[:, run], index, axis=0)
+    indexed = backend(xp) in ("numpy", "torch", "cupy") or _is_read(type(x))
+    return x[index, run] if indexed else xp.take(x[:, run], index, axis=0)
 
 
 def fetch(arrays: Sequence[kinds.Array]) -> list[HostArray]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from reliance._core import calls
 from reliance._core.words import closest, shown
 
 P = ParamSpec("P")
@@ -141,7 +142,10 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         if not kwargs.keys() <= known:
             _explain(function.__name__, [name for name in kwargs if name not in known], known, open_ended)
-        return function(*args, **kwargs)
+        with calls.keeping(kwargs.get("run")) as call:
+            result = function(*args, **kwargs)
+        # A part of the units is no result: what is done is in the folder.
+        return result if call is None or call.part is None else call.status()  # type: ignore[return-value]
 
     return checked
 

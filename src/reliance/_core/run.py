@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
+from reliance._core.kinds import Device
 from reliance._core.words import shown
 
 Memory: TypeAlias = int | str | None
@@ -23,6 +26,7 @@ Setting = TypeVar("Setting")
 _DEFAULT_MEMORY = "1GB"
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_DURATIONS = {"": 1.0, "s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "days": 86400.0}
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,20 @@ class Run:
         How many parts of the work, or refits, are done at once: on so many threads, -1 for one per core. Or where they
         are done: a ProcessPoolExecutor, for instance, or a dask client, which are not shut down. With NumPy, results
         are the same to the last bit for any number of workers.
+    checkpoint : str or path, optional
+        A folder that finished units of work are kept in. The same call goes on where it was, after whatever happened;
+        another call is refused. Pass ``rng=``, for without it no two calls are the same.
+    part : (int, int), optional
+        ``(3, 16)`` does the third of sixteen parts of the units, keeps them in ``checkpoint`` and returns a line about
+        what is there, no result; the call without ``part`` gathers. For array jobs on a shared folder.
+    deadline : float or str, optional
+        Seconds, or text such as ``"20min"``. Draws that do not fit are not made, and ``result.stopped`` is "deadline";
+        the intervals are those of the draws that were made. All pairs are made shift by shift. Draws by ranks are those
+        of `Until`. The first 8 draws are always made.
+    on_interrupt : {"raise", "partial"}, optional
+        "partial": Ctrl-C ends the call as a deadline does, with ``result.stopped`` "interrupted".
+    device : str, torch.device or jax.Device, optional
+        Where the model computes, while X stays on the host and goes there block by block: ``"cuda:0"``.
 
     Notes
     -----
@@ -61,17 +79,40 @@ class Run:
     memory: Memory = None
     block: Block = None
     workers: Workers = None
+    device: Device = None
+    checkpoint: str | os.PathLike[str] | None = None
+    part: tuple[int, int] | None = None
+    deadline: float | str | None = None
+    on_interrupt: str | None = None
 
     def __post_init__(self) -> None:
         if self.memory is not None:
             parse_memory(self.memory)
         object.__setattr__(self, "block", _checked_block(self.block))
         object.__setattr__(self, "workers", _checked_workers(self.workers))
+        object.__setattr__(self, "part", _checked_part(self.part))
+        if self.deadline is not None:
+            parse_seconds(self.deadline)
+        if self.on_interrupt not in (None, "raise", "partial"):
+            raise ValueError(f"on_interrupt={shown(self.on_interrupt)} is unknown: choose 'raise' or 'partial'")
+        folder = self.checkpoint
+        if folder is not None and (not isinstance(folder, str | os.PathLike) or not str(folder)):
+            raise TypeError(f"checkpoint={shown(folder)}: pass the path of a folder, or None")
 
     @property
     def bytes(self) -> int:
         """The memory as a number."""
         return parse_memory(_DEFAULT_MEMORY if self.memory is None else self.memory)
+
+    @property
+    def seconds(self) -> float | None:
+        """The deadline as a number."""
+        return None if self.deadline is None else parse_seconds(self.deadline)
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether a call may end with what is there."""
+        return self.deadline is not None or self.on_interrupt == "partial"
 
     def __enter__(self) -> Run:
         _AROUND.set((*_AROUND.get(), self))
@@ -91,8 +132,9 @@ _AROUND: ContextVar[tuple[Run, ...]] = ContextVar("reliance_runs", default=())
 
 @contextmanager
 def within_worker(run: Run | None = None) -> Iterator[None]:
-    """The settings as they are, but no workers: a worker of a pool starts no pool of its own."""
-    with only(replace(resolved(run), workers=None)):
+    """Memory and blocks as they are, and nothing else: a worker of a pool starts no pool of its own."""
+    known = resolved(run)
+    with only(Run(known.memory, known.block)):
         yield
 
 
@@ -140,6 +182,20 @@ def parse_memory(memory: int | str) -> int:
     return number
 
 
+def parse_seconds(deadline: float | str) -> float:
+    """Seconds, from a number or text such as "20min" or "1.5 h"."""
+    if isinstance(deadline, int | float | np.number) and not isinstance(deadline, bool):
+        seconds = float(deadline)
+    else:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", deadline) if isinstance(deadline, str) else None
+        if match is None or match[2] not in _DURATIONS:
+            raise ValueError(f"deadline={shown(deadline)} is not a time: pass seconds, or text such as '20min' or '2h'")
+        seconds = float(match[1]) * _DURATIONS[match[2]]
+    if not 0.0 < seconds < math.inf:
+        raise ValueError(f"deadline={shown(deadline)}: pass a positive number of seconds, or text such as '20min'")
+    return seconds
+
+
 def _checked_block(block: Block) -> Block:
     if block is None or (isinstance(block, str) and block == "tune"):
         return block
@@ -151,6 +207,17 @@ def _checked_block(block: Block) -> Block:
             "(the default)"
         )
     return (int(sizes[0]), int(sizes[1])) if len(sizes) == 2 else int(sizes[0])
+
+
+def _checked_part(part: object) -> tuple[int, int] | None:
+    if part is None:
+        return None
+    numbers = list(part) if isinstance(part, tuple | list) else []
+    if len(numbers) != 2 or not all(isinstance(k, int | np.integer) and not isinstance(k, bool) for k in numbers):
+        raise TypeError(f"part={shown(part)}: pass which part of how many, such as (3, 16)")
+    if not 1 <= numbers[0] <= numbers[1]:
+        raise ValueError(f"part={shown(part)}: the first of 16 parts is (1, 16), the last (16, 16)")
+    return int(numbers[0]), int(numbers[1])
 
 
 def _submits(workers: object) -> TypeGuard[Executor]:

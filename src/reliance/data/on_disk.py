@@ -33,11 +33,12 @@ def opened(x: object) -> Source | None:
     return next((found for found in (one(x) for one in SOURCES) if found is not None), None)
 
 
-def as_they_came(source: Source) -> Callable[[HostArray], object] | None:
-    """What makes numbers (m, P) into what a model takes in the place of arrays, if it is something else."""
+def as_they_came(rows: Streamed) -> Callable[[HostArray], object] | None:
+    """What makes numbers (m, P) into what a model takes in the place of NumPy arrays, if it is something else."""
+    source = rows.source
     while isinstance(source, Some):
         source = source.source
-    return source.again if isinstance(source, Sparse) else None
+    return source.again if isinstance(source, Sparse) and arrays.backend(rows.xp) == "numpy" else None
 
 
 def streamed(source: Source) -> Streamed:
@@ -70,6 +71,6 @@ def beside(given: object, name: str, rows: Streamed) -> Array | None:
         return None
     source = None if isinstance(given, str | np.ndarray) else opened(given)
     values = as_array(given if source is None else source.rows(0, source.shape[0]), name)
-    if arrays.namespace(values) is rows.xp:
+    if arrays.namespace(values) is rows.xp and arrays.device(values) == rows.device:
         return values
     return arrays.from_host(arrays.to_host(values), rows.xp, rows.device)

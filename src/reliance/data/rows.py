@@ -196,16 +196,15 @@ def read(
 
 
 def _with_clusters(rows: Rows, clusters: object) -> Rows:
-    return rows if clusters is None else dataclasses.replace(rows, clusters=_clusters(rows, clusters))
+    if clusters is None:
+        return rows
 
-
-def _clusters(rows: Rows, clusters: object) -> Clusters:
     def column(name: str) -> HostArray | None:
         if rows.inputs is not None or name not in rows.names:
             return None
         return arrays.to_host(rows.flat[:, rows.names.index(name)])
 
-    return grouping.read(clusters, rows.n, column, rows.names)
+    return dataclasses.replace(rows, clusters=grouping.read(clusters, rows.n, column, rows.names))
 
 
 def _read_in_blocks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -90,7 +91,6 @@ class Mapped(_Arrays):
     """A memory map, or a view of one; its pages are given back as it is read, so that they do not pile up."""
 
     array: HostArray
-    memory: mmap.mmap
     _read: list[int] = field(default_factory=lambda: [0], repr=False)
 
     def rows(self, start: int, stop: int) -> HostArray:
@@ -98,42 +98,46 @@ class Mapped(_Arrays):
         self._read[0] += found.nbytes
         if self._read[0] > PIECE:
             self._read[0] = 0
+            memory = _map_of(self.array)
             # Of a private map (mode "c") pages that were written to are nowhere else.
-            if hasattr(mmap, "MADV_DONTNEED") and getattr(self.array, "mode", "c") != "c":
-                self.memory.madvise(mmap.MADV_DONTNEED)
+            if memory is not None and hasattr(mmap, "MADV_DONTNEED") and getattr(self.array, "mode", "c") != "c":
+                memory.madvise(mmap.MADV_DONTNEED)
         return found
 
     def whole(self) -> HostArray | None:
         return self.array
 
 
-def mapped(x: object) -> Mapped | None:
-    if not isinstance(x, np.ndarray) or x.nbytes <= SMALL_MAP or x.ndim < 2:
-        return None
+def _map_of(x: HostArray) -> mmap.mmap | None:
     base: object = x
     while isinstance(base, np.ndarray):
         base = base.base
-    if not isinstance(base, mmap.mmap):
+    return base if isinstance(base, mmap.mmap) else None
+
+
+def mapped(x: object) -> Mapped | None:
+    if not isinstance(x, np.ndarray) or x.nbytes <= SMALL_MAP or x.ndim < 2 or _map_of(x) is None:
         return None
-    return Mapped("memory map", "np.array(X)", x.shape, x.dtype, x, base)
+    return Mapped("memory map", "np.array(X)", x.shape, x.dtype, x)
 
 
 @dataclass(frozen=True)
 class Held(_Arrays):
-    """An array of the host, for a model on a device that does not hold it."""
+    """An array or tensor of the host, for a model on a device to which it goes in blocks."""
 
-    array: HostArray
+    array: Array
 
     def rows(self, start: int, stop: int) -> HostArray:
-        return self.array[start:stop]
+        return arrays.to_host(self.array[start:stop, ...])
 
     def columns(self, columns: Sequence[int]) -> HostArray | None:
-        return self.array.reshape(len(self.array), -1)[:, list(columns)]
+        return np.stack([arrays.to_host(self.array[:, j]) for j in columns], axis=1)
 
 
-def held(array: HostArray) -> Held:
-    remedy = "X on the device"
-    return Held("host array for a model on a device", remedy, array.shape, array.dtype, array)
+def held(array: Array) -> Held:
+    """Rows (n, P) on the host."""
+    shape, dtype = tuple(map(int, array.shape)), arrays.to_host(array[:0, ...]).dtype
+    return Held("host array for a device", "X on the device", shape, dtype, array)
 
 
 @dataclass(frozen=True)
@@ -184,6 +188,7 @@ class Computed(_Arrays):
 
     array: DaskArray
     pieces: Pieces
+    process: int
 
     @property
     def held_bytes(self) -> int:
@@ -193,7 +198,13 @@ class Computed(_Arrays):
         return self.pieces.rows(start, stop)
 
     def columns(self, columns: Sequence[int]) -> HostArray | None:
-        return np.asarray(self.array[:, list(columns)].compute()) if len(self.shape) == 2 else None
+        return _computed(self.array[:, list(columns)], self.process) if len(self.shape) == 2 else None
+
+
+def _computed(array: DaskArray, process: int) -> HostArray:
+    """By dask's own scheduler; in another process alone, because threads do not survive a fork."""
+    alone = {} if os.getpid() == process else {"scheduler": "synchronous"}
+    return np.asarray(array.compute(**alone))
 
 
 def dask_array(x: object) -> Computed | None:
@@ -202,13 +213,13 @@ def dask_array(x: object) -> Computed | None:
         return None
     if x.ndim == 0 or any(size != size for size in x.shape):
         raise ValueError("X is a dask array of unknown shape: call X.compute_chunk_sizes() first")
-    edges = np.cumsum([0, *x.chunks[0]], dtype=np.int64)
+    edges, process = np.cumsum([0, *x.chunks[0]], dtype=np.int64), os.getpid()
 
     def made(k: int) -> HostArray:
-        return np.asarray(x[int(edges[k]) : int(edges[k + 1])].compute())
+        return _computed(x[int(edges[k]) : int(edges[k + 1])], process)
 
     shape = tuple(map(int, x.shape))
-    return Computed("dask array", "X.compute()", shape, np.dtype(x.dtype), x, Pieces(edges, made))
+    return Computed("dask array", "X.compute()", shape, np.dtype(x.dtype), x, Pieces(edges, made), process)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -120,7 +120,7 @@ def arrow_dataset(x: object) -> Columns | None:
 
 def _opened_path(path: Path) -> object:
     if not path.exists():
-        raise FileNotFoundError(f"X={shown(str(path))}: there is no such file or folder; pass rows, or where they are")
+        raise ValueError(f"X={shown(str(path))}: there is no such file or folder; pass rows, or where they are")
     try:
         import pyarrow.dataset
     except ImportError as error:
@@ -147,6 +147,10 @@ class _Lazy:
         if len(found) != self.lengths[k]:
             raise ValueError("X, a LazyFrame, has fewer rows than at first: what it reads was changed")
         return found
+
+    def __reduce__(self) -> NoReturn:
+        # The threads of polars do not survive a fork: a worker would wait for them for ever.
+        raise TypeError("a LazyFrame stays in its process: write it to parquet, and pass the path")
 
 
 def lazy_frame(x: object) -> Columns | None:

@@ -104,8 +104,7 @@ class Some:
         return None if found is None else found[self.ids]
 
     def whole(self) -> HostArray | None:
-        found = self.source.whole()
-        return None if found is None else found[self.ids]
+        return None
 
 
 class Marks:
@@ -161,6 +160,11 @@ class Streamed:
         like = arrays.from_host(np.empty(0, dtype=self.source.dtype.newbyteorder("=")), xp, device)
         wanted = dtype if dtype is not None and arrays.is_floating(xp, like.dtype) else like.dtype
         return Streamed(self.source, xp, device, wanted, self._marks)
+
+    def back_on_host(self) -> Streamed:
+        """The same rows as NumPy arrays, of the dtype that they have elsewhere."""
+        host, dtype = Streamed.on_host(self.source), np.dtype(self.dtype)  # type: ignore[call-overload]  # that of JAX
+        return Streamed(self.source, host.xp, host.device, dtype, self._marks)
 
     def as_array(self) -> Array:
         """Itself, to those who index arrays."""
@@ -230,9 +234,8 @@ class Streamed:
 
     def column(self, j: int) -> Array:
         """``(n,)``: one column, which is kept."""
-        if j not in self._held:
-            self._keep((j,))
-        return self._held[j][1]
+        known = self._held.get(j)
+        return self._keep((j,))[1] if known is None else known[1]
 
     def hold(self, columns: Sequence[int]) -> None:
         """Keep these columns and no others, read in one pass."""
@@ -242,11 +245,13 @@ class Streamed:
         if missing:
             self._keep(missing)
 
-    def _keep(self, columns: Sequence[int]) -> None:
+    def _keep(self, columns: Sequence[int]) -> tuple[HostArray, Array]:
+        """Read some columns; returned is the last, because another thread may let it go at once."""
         found = self._columns(columns)
         for place, j in enumerate(columns):
             own = np.ascontiguousarray(found[:, place])
-            self._held[j] = own, self._uploaded(own)
+            last = self._held[j] = own, self._uploaded(own)
+        return last
 
     def _columns(self, columns: Sequence[int]) -> HostArray:
         """``(n, g)`` on the host, a column's numbers side by side."""
@@ -313,12 +318,17 @@ class Streamed:
             f"pass {self.source.remedy} if memory holds it, or some of its rows"
         )
 
-    def whole(self, asks: str) -> HostArray:
+    def known(self) -> HostArray | None:
         """All rows, if they are where the host has them anyway, as it has memory maps."""
         found = self.source.whole() if arrays.backend(self.xp) == "numpy" else None
+        return None if found is None else found.reshape(self.shape)
+
+    def whole(self, asks: str) -> HostArray:
+        """The same, or an error in words."""
+        found = self.known()
         if found is None:
             self.refuse(asks)
-        return found.reshape(self.shape)
+        return found
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
         return np.asarray(self.whole("this method, or a part of it,"), dtype=dtype)

@@ -68,7 +68,7 @@ def _probe(problem: Problem, call: Caller, predictions: Array) -> Slack:
         most = min(most, problem.block[0] * problem.block[1])
     chosen = rounding.probe(problem.n, most)
     rows, at = (arrays.from_host(i, xp, problem.device, arrays.index_dtype(xp)) for i in chosen)
-    if not arrays.is_mutable(xp):
+    if not store.in_place:
         data = (store.whole, at, rows, predictions)
         found: Slack = call.run(_traced_probe, Context((), store.shape), len(chosen[1]), data)
         return found
@@ -95,7 +95,7 @@ def _base_predictions(problem: Problem, call: Caller) -> tuple[Array, Array]:
         parts = [own[start : start + rows] for start in range(0, problem.n, rows)]
         with unchecked(problem.model.source):
             return xp.concat([call(store.model_input(part, len(part))) for part in parts]), untouched
-    while buffer is None and arrays.is_mutable(xp):
+    while buffer is None and store.in_place:
         try:
             buffer = store.allocate(rows)
         except Exception as error:

@@ -47,7 +47,7 @@ def planned_shape(problem: Problem, plan: Plan, base: Base, call: Caller, featur
 
 def make_executor(problem: Problem, plan: Plan, base: Base, call: Caller, shape: Shape) -> InPlace | Traced:
     """The executor of the backend, with the planned block, halved until it can be allocated."""
-    if not arrays.is_mutable(problem.xp):
+    if not problem.store.in_place:
         return Traced(problem, plan, base, shape, call)
     while True:
         try:

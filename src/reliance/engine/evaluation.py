@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._core import arrays
+from reliance._core import arrays, calls
+from reliance._core.calls import Call
 from reliance._core.checks import warn
 from reliance._core.kinds import Array
 from reliance._core.progress import Progress, Reporter, reporting
@@ -20,11 +21,12 @@ from reliance.data.features import Feature
 from reliance.engine import runners, units
 from reliance.engine.base_pass import base_pass
 from reliance.engine.blocks import Evaluated
+from reliance.engine.checkpoint import Keeper
 from reliance.engine.executors import Base, Caller
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
 from reliance.engine.runners import Runner, Serial
-from reliance.engine.shapes import call_rows
+from reliance.engine.shapes import call_rows, planned_bytes
 from reliance.engine.stores import Store
 from reliance.engine.units import Work, session
 from reliance.losses.functions import Loss, row_losses
@@ -52,6 +54,8 @@ class Evaluation:
         What the base pass took: nothing depends on it but a warning.
     runner : Runner
         Who does the work.
+    keeper : Keeper or None
+        Knows what was done before, and keeps what is done now.
     """
 
     problem: Problem
@@ -60,6 +64,7 @@ class Evaluation:
     advance: Reporter
     seconds: float = 0.0
     runner: Runner = field(default_factory=Serial)
+    keeper: Keeper | None = None
 
     @property
     def key(self) -> int:
@@ -81,8 +86,24 @@ class Evaluation:
     def measure(self, plan: Plan, features: tuple[Feature, ...] | None = None) -> Evaluated:
         """The moments of some features, by default all, under a plan."""
         chosen = self.problem.features if features is None else features
-        work = Work.of(self.problem, plan, self.base, self.call, chosen)
-        return units.evaluate(work, self.runner, self.advance)
+        work, call = Work.of(self.problem, plan, self.base, self.call, chosen), calls.at_work()
+        if call is not None and call.dry:
+            self._count(call, work)
+            return units.evaluate(work, ())
+        answers = self.runner.each(work, self.advance)
+        if self.keeper is not None:
+            answers = self.keeper.each(work, self.runner, self.advance)
+        return units.evaluate(work, answers)
+
+    def _count(self, call: Call, work: Work) -> None:
+        """What a measurement would take."""
+        sizes = [work.size(unit) for unit in work.items()]
+        call.units, call.rows = call.units + len(sizes), call.rows + sum(sizes)
+        call.memory = max(
+            call.memory,
+            *(planned_bytes(self.problem, work.plan, self.base.output_bytes, *batch) for batch in work.batches),
+        )
+        call.seconds += sum(sizes) * self.seconds / self.problem.n
 
     def moments(self, store: Store, plan: Plan, feature: Feature) -> tuple[Moments, ...]:
         """Of a feature, replaced as a store and a plan say; for each loss."""
@@ -179,7 +200,7 @@ class Evaluation:
     def again(self, progress: Progress = False) -> Iterator[Evaluation]:
         """Opened once more, with the base pass that is known."""
         with session(self.problem), reporting(progress) as advance, runners.opened(self.problem.run) as runner:
-            yield dataclasses.replace(self, advance=advance, runner=runner)
+            yield dataclasses.replace(self, advance=advance, runner=runner, keeper=_keeper())
 
 
 def spoken(seconds: float) -> str:
@@ -196,7 +217,23 @@ def evaluating(problem: Problem, progress: Progress = False, probed: bool = True
 
     ``probed``: some rows are predicted a second time, in another batch, to see what rounding does to them.
     """
+    if problem.run.ends_early:
+        raise ValueError(
+            f"run has deadline={problem.run.deadline} and on_interrupt={problem.run.on_interrupt}, but this method "
+            "cannot end early with what is there: permutation_importance, ablation_importance and model_reliance can"
+        )
     with session(problem), reporting(progress) as advance, runners.opened(problem.run) as runner:
         call, started = Caller(problem.model, call_rows(problem)), time.perf_counter()
         base = base_pass(problem, call, probed)
-        yield Evaluation(problem, base, call, advance, time.perf_counter() - started, runner)
+        yield Evaluation(problem, base, call, advance, time.perf_counter() - started, runner, _keeper())
+
+
+def _keeper() -> Keeper | None:
+    """Of one more evaluation of the call that is at work, if that keeps its units."""
+    call = calls.at_work()
+    if call is None:
+        return None
+    call.evaluations += 1
+    if call.folder is None:
+        return None
+    return Keeper(call, call.folder / f"evaluation-{call.evaluations}", call.part)

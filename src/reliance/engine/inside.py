@@ -57,6 +57,8 @@ def opened(
     run: Run | None,
 ) -> tuple[Model, Rows]:
     """The model behind a layer, and the rows as it takes them."""
+    if resolved(run).device is not None:
+        raise ValueError("run has device=, but what is inside of a model is held for all rows: leave device out")
     given = data.read(X, y, weights=weights, clusters=clusters)
     found = _of_split(model, given, run) if isinstance(model, Split) else _of_layer(model, given, run)
     directions = getattr(model, "directions", None)

@@ -156,7 +156,8 @@ def prepare(
     # Checks first, transfer second: what is wrong is wrong where the user's arrays are.
     behind, rows = _read(model, X, y, features, weights, clusters, names, run, fewest)
     losses = (default_loss(model, rows.y),) if named is None else named
-    found = assembled(behind, rows, losses, key=resolve_key(rng), memory=settings.bytes, block=settings.block)
+    memory, block, device = settings.bytes, settings.block, settings.device
+    found = assembled(behind, rows, losses, key=resolve_key(rng), memory=memory, block=block, device=device)
     several = isinstance(loss, list | tuple)
     return dataclasses.replace(found, several=several, keep=_checked_keep(keep, keeps), run=settings)
 
@@ -205,7 +206,8 @@ def _of_tasks(
     moved = network is not whole  # inside the network rows are where it is, wherever they came from
     labels = tuple(data.labels(rows, one.y, f"y of {one.loss.name!r}", moved) for one in asked)
     key, losses = resolve_key(rng), tuple(one.loss for one in asked)
-    found = assembled(network, rows, losses, labels, key=key, memory=settings.bytes, block=settings.block)
+    memory, block, device = settings.bytes, settings.block, settings.device
+    found = assembled(network, rows, losses, labels, key=key, memory=memory, block=block, device=device)
     return dataclasses.replace(found, several=True, keep=keep, run=settings)
 
 
@@ -218,18 +220,21 @@ def assembled(
     key: int,
     memory: int,
     block: Block = None,
+    device: Device = None,
 ) -> Problem:
     """A model on rows that are checked: rows go where it takes them, and it is asked for what the losses need.
 
-    ``labels``: those of each loss, if they are not all y.
+    ``labels``: those of each loss, if they are not all y. ``device``: where rows go in blocks, if that is asked for.
     """
     if rows.weights is not None:
         for function in losses:
             check_takes_weights(function, "weights= is given")
     if rows.inputs is None:
-        flat, y, _ = calling.at_home(model, rows.flat, rows.y, None)
+        flat, y, _ = calling.at_home(model, rows.flat, rows.y, None, device)
         rows = dataclasses.replace(rows, flat=flat, y=y)
         adapted = calling.on_rows_of(adapting.adapt(model, losses), rows)
+    elif device is not None:
+        raise ValueError("run has device=, but several inputs go to the model's device at once: leave device out")
     else:
         inputs = several_inputs.at_home(rows.inputs, model)
         numbers = inputs.array
@@ -240,7 +245,7 @@ def assembled(
         adapted = calling.on_table(adapted, rows.table)
     if adapted.parts is not None:
         losses = assigned(losses, adapted.parts)
-    own = (rows.y,) * len(losses) if labels is None else tuple(_at_home(one, rows.flat) for one in labels)
+    own = (rows.y,) * len(losses) if labels is None else tuple(_at_home(one, rows) for one in labels)
     return Problem(
         rows=rows,
         model=adapted,
@@ -256,8 +261,10 @@ def assembled(
     )
 
 
-def _at_home(labels: Array | None, flat: Array) -> Array | None:
-    return None if labels is None else arrays.beside(labels, flat)
+def _at_home(labels: Array | None, rows: Rows) -> Array | None:
+    if labels is None or rows.streamed is None:
+        return None if labels is None else arrays.beside(labels, rows.flat)
+    return arrays.from_host(arrays.to_host(labels), rows.xp, rows.device)
 
 
 def _beside(values: NDArray[np.float64], flat: Array) -> Array:

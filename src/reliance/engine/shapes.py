@@ -33,8 +33,7 @@ def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:
     """How many rows a block has: a function of sizes, backend and device, never of a clock."""
     if isinstance(problem.block, int):
         return problem.block
-    row_bytes = problem.store.row_bytes
-    per_row = row_bytes + problem.store.own_bytes + 3 * output_bytes + _CELL_BYTES * len(problem.losses)
+    row_bytes, per_row = problem.store.row_bytes, _row_cost(problem, output_bytes)
     affordable = (problem.memory - fixed) // per_row
     if affordable < 1:
         held = f": sums, losses and predictions of {problem.n} rows take {fixed} bytes"
@@ -47,6 +46,20 @@ def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:
     else:
         rows = min(_CPU_ROWS, max(_CPU_BLOCK_BYTES // row_bytes, 64))
     return min(rows, affordable)
+
+
+def _row_cost(problem: Problem, output_bytes: int) -> int:
+    """Bytes that a row of a block takes, with its predictions and losses."""
+    store = problem.store
+    return store.row_bytes + store.own_bytes + 3 * output_bytes + _CELL_BYTES * len(problem.losses)
+
+
+def planned_bytes(
+    problem: Problem, plan: Plan, output_bytes: int, features: tuple[Feature, ...], shape: tuple[int, int]
+) -> int:
+    """What is allocated for some features and a block of a shape."""
+    held = fixed_bytes(problem, plan, len(features), output_bytes)
+    return held + shape[0] * shape[1] * _row_cost(problem, output_bytes)
 
 
 def tile_shape(problem: Problem, plan: Plan, rows: int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from reliance._core.arrays import Array, Device, Namespace
+from reliance._core.arrays import Array, Device, Namespace, is_mutable
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.engine.kernels import RowShape
@@ -60,6 +60,11 @@ class Store(Lender, Protocol):
     @property
     def streams(self) -> bool:
         """Whether rows are read as blocks are filled, so that what needs all of them at once has to do without."""
+        ...
+
+    @property
+    def in_place(self) -> bool:
+        """Whether blocks are written in place; where they are not, `switched` makes them."""
         ...
 
     @property
@@ -125,12 +130,19 @@ class Store(Lender, Protocol):
         ...
 
 
-class Resident:
+class Resident(Protocol):
     """Of a store all of whose rows are where it works: nothing is read, and nothing held for a feature."""
+
+    @property
+    def xp(self) -> Namespace: ...
 
     @property
     def streams(self) -> bool:
         return False
+
+    @property
+    def in_place(self) -> bool:
+        return is_mutable(self.xp)
 
     @property
     def own_bytes(self) -> int:
@@ -141,3 +153,4 @@ class Resident:
 
     def lend(self, features: tuple[Feature, ...]) -> None:
         """All of them are there."""
+        return

@@ -31,44 +31,53 @@ class StreamedStore:
 
     Attributes
     ----------
-    flat : Streamed
+    rows : Streamed
+        As arrays of the model's namespace and device.
     shape : tuple of int
         Of one row as the model takes it.
-    lenders : Streamed
-        Who lends: the rows themselves, or more.
+    own, lenders : Streamed
+        What blocks are made of: the rows and those that lend. Where arrays are written in place, that is where the
+        model is; on JAX it is the host.
     """
 
-    flat: Any
+    rows: Streamed
     shape: tuple[int, ...]
+    own: Streamed
     lenders: Streamed
 
     @classmethod
     def of(cls, rows: Streamed, shape: tuple[int, ...]) -> StreamedStore:
-        return cls(rows, shape, rows)
+        own = rows if arrays.is_mutable(rows.xp) else rows.back_on_host()
+        return cls(rows, shape, own, own)
 
     @property
     def xp(self) -> Namespace:
-        return self._rows.xp
+        return self.rows.xp
 
     @property
     def device(self) -> Device:
-        return self._rows.device
+        return self.rows.device
 
     @property
-    def _rows(self) -> Streamed:
-        rows: Streamed = self.flat
-        return rows
+    def flat(self) -> Array:
+        """The rows, to be indexed; a memory map itself, which is an array to whoever needs all of it."""
+        whole = self.rows.known()
+        return self.rows.as_array() if whole is None else whole
 
     @property
     def n(self) -> int:
-        return self._rows.n
+        return self.own.n
 
     @property
     def width(self) -> int:
-        return self._rows.shape[1]
+        return self.own.shape[1]
 
     @property
     def streams(self) -> bool:
+        return self.rows.known() is None
+
+    @property
+    def in_place(self) -> bool:
         return True
 
     @property
@@ -87,19 +96,19 @@ class StreamedStore:
         return self.lenders.n * len(feature.columns) * arrays.itemsize(self._empty(0))
 
     def _empty(self, rows: int) -> Array:
-        return self.xp.empty((rows, self.width), dtype=self._rows.dtype, device=self.device)
+        return self.own.xp.empty((rows, self.width), dtype=self.own.dtype, device=self.own.device)
 
     # -----------------------------------------------------------------------------------------------------------------
     # Other rows
 
     def head(self, n: int) -> Store:
-        return StreamedStore.of(self._rows.some(np.arange(n)), self.shape)
+        return StreamedStore.of(self.rows.some(np.arange(n)), self.shape)
 
     def lending(self, ids: Indices) -> Store:
-        return dataclasses.replace(self, flat=self._rows.some(ids))
+        return dataclasses.replace(self, rows=self.rows.some(ids), own=self.own.some(ids))
 
     def borrowing(self, lenders: Any) -> Store:
-        self._rows.refuse("rl.Donors of other rows")
+        self.own.refuse("rl.Donors of other rows")
 
     def lend(self, features: tuple[Feature, ...]) -> None:
         self.lenders.hold([column for feature in features for column in feature.columns])
@@ -111,17 +120,17 @@ class StreamedStore:
         return Block(self._empty(rows))
 
     def gathered(self, index: Array) -> Block:
-        return Block(self.flat[index, :])
+        return Block(self.own.as_array()[arrays.to_host(index), :])
 
     @property
     def whole(self) -> Any:
-        self._rows.refuse("a function that is traced")
+        self.own.refuse("what replaces features by values, or traces the model,")
 
     def replacements(self, rows: range, numbers: range | Array) -> range | Array:
         return numbers
 
     def repeat(self, block: Block, rows: range, d: int) -> None:
-        block.own = self._rows.block(rows)
+        block.own = self.own.block(rows)
         self._cube(block, len(rows), d)[...] = block.own[:, None, :]
 
     def restore(self, block: Block, rows: range, d: int, feature: Feature) -> None:
@@ -131,30 +140,36 @@ class StreamedStore:
 
     def holds(self, block: Block, rows: range, d: int, feature: Feature | None) -> Array | None:
         runs = (slice(0, self.width),) if feature is None else feature.runs
-        return same_rows(self._cube(block, len(rows), d), block.own, runs)
+        same = same_rows(self._cube(block, len(rows), d), block.own, runs)
+        return same if same is None or self.own is self.rows else self.xp.asarray(same)
 
     def swap(self, block: Block, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
-        cube = self._cube(block, len(rows), d)
+        cube, xp = self._cube(block, len(rows), d), self.own.xp
+        if not isinstance(donors, range):
+            donors = xp.reshape(donors if xp is self.xp else arrays.to_host(donors), (-1,))
         for column in feature.columns:
             lent = self.lenders.column(column)
             if isinstance(donors, range):
                 cube[:, :, column] = lent[None, donors.start : donors.stop]
             else:
-                taken = self.xp.take(lent, self.xp.reshape(donors, (-1,)))
-                cube[:, :, column] = self.xp.reshape(taken, (-1, d))
+                cube[:, :, column] = xp.reshape(xp.take(lent, donors), (-1, d))
 
     def in_order(self, feature: Feature, order: Array) -> Lender:
         return AtPlaces(self, order)
 
     def model_input(self, block: Block, rows: int) -> Array:
-        return self.xp.reshape(block.values[:rows, :], (rows, *self.shape))
+        values = block.values[:rows, :]
+        if self.own.xp is not self.xp:
+            # A copy: the buffer is written to again, perhaps before a device has read it.
+            values = arrays.from_host(values.copy(), self.xp, self.device)
+        return self.xp.reshape(values, (rows, *self.shape))
 
     def _cube(self, block: Block, b: int, d: int) -> Array:
-        return self.xp.reshape(block.values[: b * d, :], (b, d, self.width))
+        return self.own.xp.reshape(block.values[: b * d, :], (b, d, self.width))
 
     def operands(self, feature: Feature) -> Any:
-        self._rows.refuse("a function that is traced")
+        self.own.refuse("what replaces features by values, or traces the model,")
 
     @property
     def switched(self) -> Callable[[Any, Array, Array], Array]:
-        self._rows.refuse("a function that is traced")
+        self.own.refuse("what replaces features by values, or traces the model,")

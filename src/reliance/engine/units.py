@@ -8,7 +8,7 @@ unit and whoever is done first.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -21,7 +21,6 @@ from reliance.engine.blocks import Evaluated, Shape
 from reliance.engine.executors import Base, Caller, InPlace, Traced
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Accumulator, Moments
-from reliance.engine.runners import Runner
 from reliance.engine.sending import Desk
 from reliance.engine.shapes import batches, even
 from reliance.losses.outputs import is_whole
@@ -128,19 +127,19 @@ def session(problem: Problem) -> Iterator[None]:
         yield
 
 
-def evaluate(work: Work, runner: Runner, advance: Callable[[int], None]) -> Evaluated:
-    """The moments of all features, from the sums of all units in their order."""
+def evaluate(work: Work, answers: Iterable[tuple[Unit, Found]]) -> Evaluated:
+    """The moments of all features, from the sums of the units in their order; 0 where units are left out."""
     moments: dict[str, tuple[Moments, ...]] = {}
     sums: Sums = {}
     block, current = (0, 0), 0
-    for unit, found in runner.each(work, advance):
-        if unit.batch != current:
-            moments |= _finished(work.plan, work.batches[current], sums)
-            sums, current = {}, unit.batch
+    for unit, found in answers:
+        while unit.batch != current:
+            moments |= _finished(work, work.batches[current], sums)
+            sums, current = {}, current + 1
         _merge(work, sums, unit.part, found.sums)
         block = found.block
-    if work.batches:
-        moments |= _finished(work.plan, work.batches[current], sums)
+    for batch in work.batches[current:]:
+        moments |= _finished(work, batch, sums)
     return Evaluated(moments, block)
 
 
@@ -152,16 +151,20 @@ def _merge(work: Work, sums: Sums, part: Tile, found: Sums) -> None:
             sums[name] = parts
             continue
         if name not in sums:
-            sums[name] = tuple(Accumulator.init(plan, is_whole(function)) for function in work.problem.losses)
+            sums[name] = _zeros(work)
         for total, one in zip(sums[name], parts, strict=True):
             total.merge(one)
 
 
-def _finished(plan: Plan, batch: Batch, sums: Sums) -> dict[str, tuple[Moments, ...]]:
+def _zeros(work: Work) -> tuple[Accumulator, ...]:
+    return tuple(Accumulator.init(work.plan, is_whole(function)) for function in work.problem.losses)
+
+
+def _finished(work: Work, batch: Batch, sums: Sums) -> dict[str, tuple[Moments, ...]]:
     found = {}
     for feature in batch.features:
-        own = plan.part(feature)
-        found[feature.name] = tuple(total.finalize(own) for total in sums[feature.name])
+        own, totals = work.plan.part(feature), sums.get(feature.name) or _zeros(work)
+        found[feature.name] = tuple(total.finalize(own) for total in totals)
     return found
 
 

@@ -28,6 +28,8 @@ from reliance.losses.outputs import is_output, is_whole, real_losses
 from reliance.models.additive import AdditiveForm
 
 Floats = NDArray[np.float64]
+# Bytes that are held for a row: scores, points and sums.
+_ROW_BYTES = 256
 NEEDS = (
     "needs a model whose score is a sum over columns: a (generalised) linear model of scikit-learn, or "
     "rl.models.Additive"
@@ -62,7 +64,7 @@ def way_of(function: Loss | Metric, form: AdditiveForm, sides: Sides, doubt: flo
         pieces = additive_pieces.of_formula(function.rows, sides.labels)
     if pieces is not None:
         return Pieced(pieces)
-    return smooth(function, loss, sides) or f"{name} is not smooth in the model's score"
+    return smooth(function, loss, sides, form.continuous) or f"{name} is not smooth in the model's score"
 
 
 def _is_of_sign(function: Loss, form: AdditiveForm) -> bool:
@@ -117,6 +119,8 @@ class Additive(Route):
         squares = all(map(is_squared, real_losses(problem.losses)))
         if squares and not question.forced and known_models.linear_form(problem) is not None:
             return "leaves linear models under squared error to route='linear'"
+        if problem.store.streams and (several is not None or _ROW_BYTES * problem.n > problem.memory):
+            return Almost("needs the scores of all rows in memory, and X is read in blocks")
         if any(map(is_whole, problem.losses)):
             return Almost("keeps no curves of single rows")
         if form is not None:

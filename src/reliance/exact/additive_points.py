@@ -13,6 +13,7 @@ from reliance._core.kinds import HostArray
 from reliance.exact.panels import Interpolation, Panels, Themselves
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 # F: labels (m, ...) and scores (m,) to losses (m,).
 LossAt: TypeAlias = Callable[[HostArray, Floats], Floats]
 
@@ -111,6 +112,23 @@ class Points:
         found: Floats = self.side.points
         return found
 
+    def spread(self, weights: Floats, group: Integers | None = None) -> Floats:
+        """``(M, K)``: weights of the points, from ``(n, K)``; or (M, 2), from (n,) in two groups of numbers."""
+        if group is None:
+            return self.side.spread(weights)
+        if isinstance(self.side, Panels):
+            return self.side.spread(weights[:, None], group, 2).reshape(2, -1).T
+        return self.side.spread(np.stack([np.where(group == own, weights, 0.0) for own in (0, 1)], axis=1))
+
+    def interpolate(self, values: Floats, group: Integers | None = None) -> Floats:
+        """``(n, K)``, from values (M, K) at the points; or from (2, M, K), each number from those of its group."""
+        if group is None:
+            return self.side.interpolate(values)
+        if isinstance(self.side, Panels):
+            return self.side.interpolate(values.reshape(-1, values.shape[2]), group)
+        first, second = (self.side.interpolate(own) for own in values)
+        return np.where(group[:, None] == 0, first, second)
+
     def panel_shares(self) -> Floats:
         """Of the intervals."""
         return np.asarray(self.shares.reshape(-1, self.order).sum(axis=1))
@@ -151,11 +169,14 @@ class RowPoints:
         The labels of the points, in each of the K tables.
     mix : array (n, K)
         How a row's changes are made of those in the tables.
+    group : integers (n,) or None
+        If every row has one of two labels: which table is its own.
     """
 
     points: Points
     labels: tuple[HostArray, ...]
     mix: Floats
+    group: Integers | None = None
 
     @property
     def donor_order(self) -> int:
@@ -170,7 +191,9 @@ def row_points(loss: LossAt, sides: Sides, make: Callable[[Floats], Points]) -> 
         return RowPoints(Points.themselves(sides.kept), (sides.labels,), np.ones((sides.n, 1)))
     points = make(sides.kept)
     labels = tuple(np.full(len(points.at), end) for end in dict.fromkeys(ends))
-    return RowPoints(points, labels, _mixture(sides.labels, *ends)[:, : len(labels)])
+    mix = _mixture(sides.labels, *ends)[:, : len(labels)]
+    apart = len(labels) == 2 and bool(np.all((mix[:, 1] == 0.0) | (mix[:, 1] == 1.0)))
+    return RowPoints(points, labels, mix, mix[:, 1].astype(np.int64) if apart else None)
 
 
 def affine_ends(loss: LossAt, sides: Sides) -> tuple[float, float] | None:

@@ -70,7 +70,8 @@ class SeveralReading:
         if len(self._used(feature)) != 1:
             return f"feature {shown(feature.name)} is a group of columns, and the model has several scores"
         loss = self._loss_at(function, self.form.slopes[self._used(feature)[0]], target)
-        return smooth(function, loss, self.sides(feature, place)) or f"{name} is not smooth in the model's scores"
+        found = smooth(function, loss, self.sides(feature, place), self.form.continuous)
+        return found or f"{name} is not smooth in the model's scores"
 
     def _loss_at(self, function: Loss, slopes: Floats, target: HostArray) -> LossAt:
         """F: the losses of labels with kept scores, and values."""

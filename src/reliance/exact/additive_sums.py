@@ -65,7 +65,7 @@ def moments(loss: LossAt, sides: Sides, width: float | None) -> tuple[Moments, f
     # The tables hold changes from the score with the mean of what is lent: a row's own change is taken off.
     own = loss(sides.labels, sides.kept + sides.lent) - loss(sides.labels, sides.kept)
     first, second = _mixed(rows, found.sums)
-    donor_sum = donors.side.interpolate(found.columns[:, None])[:, 0]
+    donor_sum = donors.interpolate(found.columns[:, None])[:, 0]
     weighted = own if sides.weights is None else sides.weights * own
     squares = np.maximum(second - own * (2.0 * first - n * own), 0.0)
     return Moments(first - n * own, donor_sum - np.sum(weighted), squares, None), found.missed
@@ -73,7 +73,10 @@ def moments(loss: LossAt, sides: Sides, width: float | None) -> tuple[Moments, f
 
 def _mixed(rows: RowPoints, sums: Floats) -> tuple[Floats, Floats]:
     """Sums of changes, and of their squares, of each row: (n,) each."""
-    each = rows.points.side.interpolate(sums)
+    if rows.group is not None:
+        each = rows.points.interpolate(np.stack([sums[:, [0, 2]], sums[:, [1, 4]]]), rows.group)
+        return each[:, 0], each[:, 1]
+    each = rows.points.interpolate(sums)
     if len(rows.labels) == 1:
         return each[:, 0], each[:, 1]
     p, q = rows.mix.T
@@ -106,9 +109,9 @@ class _Tables:
 
 def _tables(loss: LossAt, sides: Sides, rows: RowPoints, donors: Points) -> _Tables:
     count, size, width = len(rows.labels), len(rows.points.at), len(donors.at)
-    weights = rows.mix if sides.weights is None else rows.mix * sides.weights[:, None]
-    of_rows = rows.points.side.spread(weights)
-    of_donors = donors.side.spread(np.ones((sides.n, 1)))[:, 0]
+    weights = np.ones(sides.n) if sides.weights is None else sides.weights
+    of_rows = rows.points.spread(weights if rows.group is not None else rows.mix * weights[:, None], rows.group)
+    of_donors = donors.spread(np.ones((sides.n, 1)))[:, 0]
     sums, columns = np.empty((size, count * (count + 3) // 2)), np.zeros(width)
     checks = [_Missed.of(size, width) for _ in range(2 * count)]
     largest = np.zeros(2)  # of losses, and of changes

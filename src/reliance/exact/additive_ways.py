@@ -64,11 +64,14 @@ class Pieced:
         return additive_pieces.moments(self.pieces, sides)
 
 
-def smooth(function: Loss, loss: LossAt, sides: Sides) -> Smooth | None:
-    """Few pairs one by one, if the loss is known to have no jumps; otherwise points, if it is smooth."""
+def smooth(function: Loss, loss: LossAt, sides: Sides, continuous: bool) -> Smooth | None:
+    """Few pairs one by one, if link and loss are known to have no jumps; otherwise points, if the loss is smooth.
+
+    ``continuous``: what is known of the link.
+    """
     known = function.rows is formulas.log_loss or function.rows is formulas.cross_entropy
-    continuous = known or is_output(function) or isinstance(function.rows, formulas.Pointwise)
-    if sides.n**2 <= _FEW and continuous:  # rounding of scores stays rounding
+    known = known or is_output(function) or isinstance(function.rows, formulas.Pointwise)
+    if sides.n**2 <= _FEW and known and continuous:  # rounding of scores stays rounding
         return Smooth(loss, None)
     width = additive_sums.chosen_width(loss, sides)
     return None if width is None else Smooth(loss, width)

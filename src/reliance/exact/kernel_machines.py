@@ -238,7 +238,8 @@ def _opened(question: Exchange, machine: KernelMachine, X: Floats) -> _Opened:
     size = trust.check_kernel(question.problem, question.base, machine)
     rounding = ROUNDING * float(np.finfo(np.float64).eps) * size
     columns = {f.columns[0] for f in question.problem.features if len(f.columns) == 1}
-    store = KernelStore(X, machine, {column: interval(machine, column, X[:, column]) for column in columns})
+    intervals = {column: interval(machine, column, X[:, column]) for column in columns}
+    store = KernelStore(X, machine, intervals, question.problem.memory)
     slack = question.base.slack
     if question.base.predictions.dtype.kind == "f":
         slack = slack + rounding.reshape(slack.shape)

@@ -27,6 +27,8 @@ MOST_ORDER, _POINTS, _CENTRES = 192, 256, 512
 # Coefficients up to this are rounding, where a kernel is at most 1; behind the last larger one they fall ever faster,
 # and so many more are taken.
 _ROUNDED, _MORE = 4e-16, 3
+# Rows and donors of a block, together.
+_BLOCK = 512
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -69,7 +71,7 @@ def _order(kernel: kernel_machines.Kernel, centres: Floats, column: int, middle:
     rows, others = np.zeros((_POINTS, centres.shape[1])), np.zeros((len(some), centres.shape[1]))
     rows[:, column], others[:, column] = middle + half * panels.nodes(_POINTS), some
     own = kernel.inner(rows, others, [column])
-    ((_, values),) = kernel.factors(np.zeros((1, len(some))), own)
+    (values,) = kernel.lent(own)
     sizes = np.max(np.abs(panels.to_coefficients(_POINTS) @ values), axis=1)
     return int(np.flatnonzero(sizes > _ROUNDED).max(initial=0)) + _MORE
 
@@ -78,10 +80,9 @@ def coefficients(machine: KernelMachine, X: Floats, column: int, span: Interval)
     """Strips of rows, and for each row the coefficients (b, order) of its raw output less the offset."""
     given = np.zeros((span.order, machine.n_features))
     given[:, column] = span.points(span.order)
-    turn = panels.to_coefficients(span.order).T
+    lent = machine.lent(given, [column]).T @ panels.to_coefficients(span.order).T
     for rows in machine.strips(len(X)):
-        kept, lent = machine.factors(X[rows], given, [column])
-        yield rows, kept @ lent.T @ turn
+        yield rows, machine.kept(X[rows], [column]) @ lent
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -92,12 +93,14 @@ def coefficients(machine: KernelMachine, X: Floats, column: int, span: Interval)
 class KernelStore(Resident):
     """Rows as raw outputs: with the feature of a donor, that is a product of what the row keeps and the donor gives.
 
-    ``held_bytes``: of the feature that it is asked about, see `table_bytes`.
+    ``memory``: bytes, of which half may be held. Where that is too little for what all rows keep and give, it is made
+    for the rows of each block. ``held_bytes``: see `table_bytes`.
     """
 
     X: Floats
     machine: KernelMachine
     intervals: dict[int, Interval | None]
+    memory: int
     held_bytes: int = 0
 
     @cached_property
@@ -122,7 +125,10 @@ class KernelStore(Resident):
 
     def table_bytes(self, feature: Feature) -> int:
         """Of what rows keep and donors give of a feature, with the copies that are made on the way."""
-        return 3 * 8 * self.n * self._width(feature)
+        return 3 * 8 * (self.n if self._fits(feature) else min(_BLOCK, self.n)) * self._width(feature)
+
+    def _fits(self, feature: Feature) -> bool:
+        return 2 * 3 * 8 * self.n * self._width(feature) <= self.memory
 
     def _width(self, feature: Feature) -> int:
         found = self._interval(feature)
@@ -158,10 +164,34 @@ class KernelStore(Resident):
         """Nothing is read again."""
 
     def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
-        kept, lent = self.operands(feature)
-        given = lent[donors.start : donors.stop] if isinstance(donors, range) else lent[donors]
-        block[: len(rows) * d, 0] = (kept[rows.start : rows.stop] @ given.T).reshape(-1)
+        lenders = slice(donors.start, donors.stop) if isinstance(donors, range) else donors
+        if self._fits(feature):
+            kept, lent = self.operands(feature)
+            kept, lent = kept[rows.start : rows.stop], lent[lenders]
+        else:
+            kept, lent = self._kept_once(feature, rows), self._lent(feature, self.X[lenders])
+        block[: len(rows) * d, 0] = (kept @ lent.T).reshape(-1)
         block[: len(rows) * d, 0] += self.machine.offset
+
+    def _kept_once(self, feature: Feature, rows: range) -> Floats:
+        """Of some rows: a strip of blocks has the same ones."""
+        last: tuple[Feature, range, Floats] | None = self.__dict__.get("_strip")
+        if last is None or last[0] is not feature or last[1] != rows:
+            last = feature, rows, self._kept(feature, self.X[rows.start : rows.stop])
+            self.__dict__["_strip"] = last
+        return last[2]
+
+    def _kept(self, feature: Feature, X: Floats) -> Floats:
+        found = self._interval(feature)
+        if found is None:
+            return self.machine.kept(X, feature.columns)
+        return np.concatenate([part for _, part in coefficients(self.machine, X, feature.columns[0], found)])
+
+    def _lent(self, feature: Feature, X: Floats) -> Floats:
+        found = self._interval(feature)
+        if found is None:
+            return self.machine.lent(X, feature.columns)
+        return found.polynomials(X[:, feature.columns[0]], found.order)
 
     def in_order(self, feature: Feature, order: Array) -> Lender:
         return AtPlaces(self, order)
@@ -186,14 +216,7 @@ class KernelStore(Resident):
         """What a row keeps and what a donor gives, (n, width) each; those of the last feature are remembered."""
         last: tuple[Feature, tuple[Floats, Floats]] | None = self.__dict__.get("_last")
         if last is None or last[0] is not feature:
-            found = self._interval(feature)
-            if found is None:
-                both = self.machine.factors(self.X, self.X, feature.columns)
-            else:
-                column = feature.columns[0]
-                parts = [part for _, part in coefficients(self.machine, self.X, column, found)]
-                both = np.concatenate(parts), found.polynomials(self.X[:, column], found.order)
-            last = (feature, both)
+            last = feature, (self._kept(feature, self.X), self._lent(feature, self.X))
             self.__dict__["_last"] = last
         return last[1]
 

@@ -180,10 +180,9 @@ def _held(problem: Problem, feature: Feature, values: Floats) -> Problem:
     return dataclasses.replace(problem, store=ConstantStore.over(problem.rows, held))
 
 
-def _tolerance(evaluation: Evaluation) -> float:
-    """Rounding of single precision is larger than what is asked for."""
-    precision = arrays.epsilon(evaluation.base.predictions)
-    return TOLERANCE if precision < TOLERANCE**2 else _UNITS * precision
+def _allowed(tolerance: float, evaluation: Evaluation) -> float:
+    """What is asked for, unless rounding is larger, as that of single precision usually is."""
+    return max(tolerance, _UNITS * arrays.epsilon(evaluation.base.predictions))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -196,6 +195,7 @@ class NodesJob:
 
     question: Exchange
     features: tuple[Feature, ...]
+    tolerance: float
     orders: dict[str, int] = field(default_factory=dict)
     route: str = "nodes"
 
@@ -222,8 +222,8 @@ class NodesJob:
         """Of as many nodes as show the sampled rows; an error if none do."""
         values = _column(self.question.problem, feature)
         donors = np.argsort(values)[np.linspace(0, len(values) - 1, _DONORS).astype(np.int64)]
-        true, error, tolerance = sample.changes(feature, values[donors]), np.inf, _tolerance(evaluation)
-        most = min(len(np.unique(values)) // 2, evaluation.problem.memory // (32 * len(values)))
+        true, error, tolerance = sample.changes(feature, values[donors]), np.inf, _allowed(self.tolerance, evaluation)
+        most = min(len(np.unique(values)) // 2, _affordable(evaluation.problem))
         for order in (order for order in ORDERS if order <= most):
             rule = gauss_rule(values, order)
             error = sample.error(feature, rule, donors, true)
@@ -233,6 +233,11 @@ class NodesJob:
             f"route='nodes': the loss is no smooth function of {shown(feature.name)} (ReLU, trees, kinks of a loss?): "
             f"changes are missed by {error:.1e} of their size, {tolerance:.0e} are allowed; pass route='auto'"
         )
+
+
+def _affordable(problem: Problem) -> int:
+    """For how many nodes the memory holds polynomials of all donors, and what is made of them."""
+    return problem.memory // (4 * 8 * problem.n)
 
 
 def _check_end(feature: Feature, rule: Rule, donor_sum: Floats) -> None:
@@ -253,6 +258,7 @@ def _column(problem: Problem, feature: Feature) -> Floats:
 @dataclass(frozen=True, eq=False)
 class _Smooth:
     question: Exchange
+    tolerance: float
 
     def _few(self, feature: Feature) -> bool:
         """Whether the feature has so few values, or such as are counts, that they are taken as they are."""
@@ -265,22 +271,32 @@ class _Smooth:
             return f"{shown(feature.name)} is a group of columns, and nodes are values of one"
         if not np.all(np.isfinite(_column(self.question.problem, feature))):
             return f"{shown(feature.name)} has missing or infinite values, between which there are no nodes"
-        if self.question.problem.n < 4 * ORDERS[0] and not self._few(feature):
-            return f"{self.question.problem.n} rows are fewer than nodes are worth"
+        problem = self.question.problem
+        if problem.n < 4 * ORDERS[0] and not self._few(feature):
+            return f"{problem.n} rows are fewer than nodes are worth"
+        if _affordable(problem) < ORDERS[0]:
+            return f"memory={problem.memory} bytes is too small for nodes of {problem.n} rows; pass more to rl.Run"
         return 0.0
 
     def jobs(self, features: tuple[Feature, ...]) -> list[Job[Measured]]:
         few = [feature for feature in features if self._few(feature)]
         smooth = tuple(feature for feature in features if feature not in few)
         plans = ((feature, classes_of(self.question, feature)) for feature in few)
-        found: list[Job[Measured]] = [NodesJob(self.question, smooth)] if smooth else []
+        found: list[Job[Measured]] = [NodesJob(self.question, smooth, self.tolerance)] if smooth else []
         return [*found, *(called(self.question, "distinct", plan, (f,)) for f, plan in plans if plan is not None)]
 
 
 class Nodes(Route):
-    """Few values of a column instead of all donors; where the user asks for it."""
+    """Few values of a column instead of all donors; where the user asks for it.
+
+    ``tolerance``: the error of the changes of the loss, relative to their size. Another one is that of another route in
+    the list `exact.ROUTES`.
+    """
 
     name, calls = "nodes", True
+
+    def __init__(self, tolerance: float = TOLERANCE) -> None:
+        self.tolerance = tolerance
 
     def pairs(self, question: Exchange) -> Opening[Measured]:
         problem = question.problem
@@ -292,6 +308,6 @@ class Nodes(Route):
             return "needs predictions of single or double precision"
 
         def opened() -> Offer[Measured]:
-            return _Smooth(question)
+            return _Smooth(question, self.tolerance)
 
         return opened

@@ -40,6 +40,11 @@ def units_of(problem: Problem, plan: Plan) -> int:
     clusters = problem.rows.clusters
     if clusters is None:
         return plan.units
+    if plan.lends and not plan.among_rows:
+        raise ValueError(
+            f"clusters= and the plan {shown(plan.label)}: which of the other rows belong together is not known, and "
+            "they have an error, too. Leave clusters or rl.Donors(X) out"
+        )
     if plan.units < plan.n:
         raise ValueError(
             f"clusters= and the plan {shown(plan.label)}: its units are pairs of rows, which tie clusters together. "

@@ -19,7 +19,8 @@ def origin(problem: Problem, plan: Plan, refitted: bool = False) -> tuple[str, .
     """
     rows = problem.rows
     # Rows of several inputs stand for themselves by their numbers, and labels that are all the same for any rows.
-    own = "" if rows.inputs is not None else _mark(arrays.to_host(rows.flat))
+    strips = [rows.flat] if rows.streamed is None else (strip for _, strip in rows.streamed.strips())
+    own = "" if rows.inputs is not None else _mark(*map(arrays.to_host, strips))
     labels = None if rows.y is None else arrays.to_host(rows.y)
     known = "" if labels is None or np.all(labels == labels[:1]) else _mark(labels)
     return own, known, _units(problem, plan, refitted)
@@ -30,10 +31,15 @@ def _units(problem: Problem, plan: Plan, refitted: bool) -> str:
     of = "rows" if clusters is None else f"clusters {_mark(clusters.codes)}"
     if refitted:  # groups of rows are drawn
         return f"groups of {of}, key {problem.key}"
+    if plan.lends and not plan.among_rows:
+        return f"{of} and {plan.label}"
     return of if plan.units == plan.n else f"pairs of {of}, key {problem.key}"
 
 
-def _mark(values: HostArray) -> str:
-    """The same for the same numbers, whichever type holds them."""
-    numbers = values.astype(np.float64) if values.dtype.kind in "biuf" else values
-    return hashlib.blake2b(np.ascontiguousarray(numbers).tobytes(), digest_size=8).hexdigest()
+def _mark(*parts: HostArray) -> str:
+    """The same for the same numbers, whichever type holds them, and however many parts they come in."""
+    found = hashlib.blake2b(digest_size=8)
+    for values in parts:
+        numbers = values.astype(np.float64) if values.dtype.kind in "biuf" else values
+        found.update(np.ascontiguousarray(numbers).tobytes())
+    return found.hexdigest()

@@ -49,14 +49,14 @@ def single_level(z: Floats, level: float, key: int) -> float:
     if len(moved) < 2:
         return level
     largest = np.concatenate([np.abs(drawn).max(axis=0) for drawn in _bootstraps(moved, key, scaled=True)])
-    return _level_of(largest, level)
+    return _level_of(largest, level, len(moved))
 
 
 def pair_level(z: Floats, level: float, key: int) -> float:
     """The same for the differences of all pairs of estimates."""
-    p = len(z)
+    p, pairs = len(z), len(z) * (len(z) - 1) // 2
     if p > _MOST_PAIRED:
-        return 1.0 - (1.0 - level) / (p * (p - 1) / 2)
+        return _bonferroni(level, pairs)
     if p < 3:
         return level
     scale = 1.0 / _distances(z)
@@ -67,13 +67,17 @@ def pair_level(z: Floats, level: float, key: int) -> float:
             apart = np.abs(drawn[j] - drawn[j + 1 :]) * scale[j, j + 1 :, None]
             np.maximum(most, apart.max(axis=0), out=most)
         largest.append(most)
-    return _level_of(np.concatenate(largest), level)
+    return _level_of(np.concatenate(largest), level, pairs)
 
 
-def _level_of(largest: Floats, level: float) -> float:
-    """The two-sided level of the quantile of the largest |t|, never below what one interval alone needs."""
+def _level_of(largest: Floats, level: float, many: int) -> float:
+    """The two-sided level of the quantile of the largest of so many |t|, between that of one and Bonferroni's."""
     quantile = float(np.quantile(largest, level, method="higher"))
-    return max(level, 1.0 - 2.0 * float(special.ndtr(-quantile)))
+    return min(max(level, 1.0 - 2.0 * float(special.ndtr(-quantile))), _bonferroni(level, many))
+
+
+def _bonferroni(level: float, many: int) -> float:
+    return 1.0 - (1.0 - level) / many
 
 
 def _bootstraps(z: Floats, key: int, scaled: bool) -> Iterator[Floats]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import TypeAlias
@@ -282,8 +283,13 @@ def row_losses(loss: Loss, y: Array, prediction: Array) -> Array:
     prediction = conform(loss, y, prediction)
     check_shapes(loss, y, prediction)
     remedy = "one loss per row is needed; wrap a metric of all rows in Metric(value)"
-    with np.errstate(under="ignore"):  # exp(-1000) is 0
+    with _underflowing(prediction):
         return _shaped(loss, loss.rows(y, prediction), (y.shape[0],), remedy)
+
+
+def _underflowing(prediction: Array) -> AbstractContextManager[object]:
+    """exp(-1000) is 0. Other arrays than NumPy's do not warn, and compilers cannot trace NumPy's settings."""
+    return np.errstate(under="ignore") if isinstance(prediction, np.ndarray) else nullcontext()
 
 
 def draw_losses(metric: Metric, y: Array, predictions: Array, weights: Array | None = None) -> Array:
@@ -306,7 +312,7 @@ def draw_losses(metric: Metric, y: Array, predictions: Array, weights: Array | N
             return xp.full((n,), float(value), dtype=sum_dtype(xp, dev), device=dev)
         return xp.broadcast_to(formulas.wide(_shaped(metric, value, (), "value must return one number")), (n,))
 
-    with np.errstate(under="ignore"):
+    with _underflowing(predictions):
         return loops.map_draws(one, predictions)
 
 

@@ -16,23 +16,22 @@ from reliance._core.words import shown
 from reliance.engine.evaluation import evaluating
 from reliance.engine.executors import Base
 from reliance.engine.problems import Problem
-from reliance.engine.reductions import Moments, joined
-from reliance.exact.called import Called
-from reliance.exact.protocol import Measured
-from reliance.exact.routes import Done
+from reliance.engine.reductions import Moments
+from reliance.exact import routes
+from reliance.exact.protocol import Exchange
 from reliance.inference import freedom
 from reliance.inference.freedom import Support
 from reliance.inference.summary import Summary
 from reliance.losses.functions import has_rows
+from reliance.methods import curves, metrics
 from reliance.methods.drawing import check_design
-from reliance.methods.measuring import COMPARE, base_risks, collect
-from reliance.methods.metrics import Part, each_itself
+from reliance.methods.growth import FIRST, Ending, Growing, cannot_end, without_end
+from reliance.methods.measuring import COMPARE, base_risks, collect, measure
 from reliance.plans import Plan
-from reliance.plans.partial import Later
+from reliance.plans.growth import growing
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results
 
-_FIRST = 8  # draws of the first round
 _LEVEL = 0.95
 _PRECISION = 0.01
 # Independent draws have no end of their own: where all else fails to settle it, so many times n draws are one.
@@ -121,33 +120,52 @@ def measure_until(
         )
     if goal.top is not None and goal.top >= len(problem.features):
         raise ValueError(f"top={goal.top}: {len(problem.features)} features are ranked; pass a smaller number")
+    if problem.run.part is not None:
+        raise ValueError(
+            f"run has part={problem.run.part}, but draws=rl.Until(...) looks at earlier draws before it makes others: "
+            "pass a number of draws"
+        )
     exhausted = plan_of(1).exhausted_at
     most, supports = _most_draws(problem, goal, exhausted), _checked_supports(problem, plan_of(1))
-    moments: dict[str, tuple[Moments, ...]] = {}
-    done, stopped, count = 0, "", min(_FIRST, most)
-    with evaluating(problem, progress) as evaluation:
-        base = evaluation.base
+    ending = Ending(problem.run)
+    stopped, count = "", min(FIRST, most)
+    with evaluating(without_end(problem), progress) as evaluation:
         base_risks(evaluation, compare)
-        while True:
-            evaluation.expect(len(problem.features) * problem.n * (count - done))
-            plan = plan_of(count)
-            run = evaluation.measure(Later(plan, done))
-            moments = {
-                name: tuple(map(joined, moments[name], later)) if name in moments else later
-                for name, later in run.moments.items()
-            }
-            done = count
-            stopped = _why_stop(problem, base, plan, compare, moments, supports, goal)
-            if stopped or done == most:
+        sums = Growing(evaluation, plan_of)
+        while not (stopped := ending.grow(sums, count)):
+            stopped = _why_stop(problem, evaluation.base, sums.plan, compare, sums.moments, supports, goal)
+            if stopped or sums.done == most:
                 break
-            count = min(2 * done, most)
-    if stopped in ("", "rows") and done == exhausted:
+            count = ending.next(sums.done, most)
+    if stopped in ("", "rows") and sums.done == exhausted:
         stopped = "all pairs"
     stopped = stopped or ("budget" if goal.budget is not None else "limit")
-    job = Called("plain", problem, base, plan, problem.features)
-    answer: Measured = job.answer(moments, run.block)
-    part = Part(plan, Done((job,), (answer,)), each_itself(len(problem.losses)))
-    return collect(evaluation, [part], compare, method, stopped=stopped)
+    return collect(evaluation, [sums.part()], compare, method, stopped=stopped)
+
+
+def measure_in_time(
+    problem: Problem, plan: Plan, compare: str, method: str, progress: Progress = False, route: str = "plain"
+) -> Importance | Results[Importance]:
+    """One result for each loss, of all draws of a plan, or of as many as were made when the call had to end."""
+    run, ending = problem.run, Ending(problem.run)
+    if not ending.wanted:
+        return measure(problem, plan, compare, method, progress, route)
+    check_choice(compare, COMPARE, "compare")
+    plan_of = growing(plan, problem.key)
+    if plan_of is None or curves.wants_curves(problem):
+        raise cannot_end(run, "curves" if plan_of is not None else plan.label)
+    with evaluating(without_end(problem), progress) as evaluation:
+        base_risks(evaluation, compare)
+        question = Exchange(problem=evaluation.problem, base=evaluation.base, plan=plan)
+        if plan.exhaustive and (route not in ("auto", "plain") or (route == "auto" and routes.has_shortcut(question))):
+            # A route that need not call the model for every pair: there is nothing to wait for.
+            return collect(evaluation, metrics.measured(evaluation, plan, route), compare, method)
+        sums, stopped = Growing(evaluation, plan_of), ""
+        while sums.done < plan.draws and not stopped:
+            stopped = ending.grow(sums, ending.next(sums.done, plan.draws))
+    if plan.exhaustive and sums.done == plan.draws:
+        stopped = "all pairs"
+    return collect(evaluation, [sums.part()], compare, method, stopped=stopped)
 
 
 def _most_draws(problem: Problem, goal: Until, exhausted: float) -> int:
@@ -157,8 +175,8 @@ def _most_draws(problem: Problem, goal: Until, exhausted: float) -> int:
         return most
     each = problem.n * len(problem.features)
     affordable = (goal.budget - problem.n) // each
-    if affordable < min(_FIRST, most):
-        need = problem.n + min(_FIRST, most) * each
+    if affordable < min(FIRST, most):
+        need = problem.n + min(FIRST, most) * each
         raise ValueError(f"budget={goal.budget} is too small: the base pass and the first draws take {need} rows")
     return int(min(affordable, most))
 

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance import inference, plans
+from reliance import plans
 from reliance._core.checks import check_choice
 from reliance._core.progress import Progress
 from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import listed, shown
+from reliance.data.clusters import ClustersLike
 from reliance.data.passed import DataLike, FeaturesLike, LossLike, ModelLike
-from reliance.engine.evaluation import Evaluation, evaluating
 from reliance.engine.problems import Problem, prepare
-from reliance.inference import freedom
 from reliance.inference.variance import skewness
-from reliance.losses.functions import has_rows
-from reliance.methods import by_model, metrics
+from reliance.methods import by_model
 from reliance.methods.drawing import DEFAULT, Draws, drawn
-from reliance.methods.measuring import COMPARE, base_risks, collect
-from reliance.methods.metrics import Part
+from reliance.methods.measuring import COMPARE, KEEPS, measure
 from reliance.plans import Plan
 from reliance.results.importance import Importance
 from reliance.results.models import ModelComparison
@@ -42,6 +40,7 @@ def compare_models(
     compare: str = "difference",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -91,7 +90,7 @@ def compare_models(
     moved: list[Floats] = []
     for name, model in asked.items():
         with by_model.about(name):
-            problem = prepare(model, X, y, features, loss, weights, key, run, names)
+            problem = prepare(model, X, y, features, loss, weights, key, run, names, "influence", KEEPS, clusters)
             plan = _plan(problem, draws) if plan is None else plan
             found[name], psi = _measured(problem, plan, compare, progress, quiet=bool(found))
             moved.append(psi)
@@ -129,38 +128,14 @@ def _check_alike(found: Mapping[str, Importance]) -> None:
 
 
 def _measured(problem: Problem, plan: Plan, compare: str, progress: Progress, quiet: bool) -> tuple[Importance, Floats]:
-    """A model's importances, and how far each unit moves them, (p, units)."""
+    """A model's importances, and how far each unit moves them, (p, units): nan where that is not known."""
     check_choice(compare, COMPARE, "compare")
-    with evaluating(problem, progress) as evaluation:
-        base_risks(evaluation, compare)
-        (part,) = metrics.measured(evaluation, plan, "auto")
-    result = collect(evaluation, [part], compare, "compare_models", quiet=quiet)
+    result = measure(problem, plan, compare, "compare_models", progress, "auto", quiet)
     assert isinstance(result, Importance)
-    return result, _influences(evaluation, part, compare)
-
-
-def _influences(evaluation: Evaluation, part: Part, compare: str) -> Floats:
-    """Psi of each feature: nan under a metric that says nothing about rows, or where too few rows say anything."""
-    problem, reading = evaluation.problem, part.readings[0]
-    units, nothing = part.plan.units, np.zeros(problem.n)
-    supports = freedom.supports(problem, part.plan)[0]
-    known = has_rows(problem.losses[0])
-    found = []
-    for feature in problem.features:
-        moments = part.done.answer(feature).moments(feature)[reading.measured]
-        summary = inference.summarize(
-            moments if reading.change is None else reading.change(moments),
-            evaluation.base.host_losses[0],
-            problem.host_weights,
-            part.plan.part(feature),
-            compare,
-            keep_rows=False,
-            effect=nothing,
-            support=supports[feature.name],
-        )
-        psi = summary.influence if known else None
-        found.append(np.full(units, np.nan) if psi is None else psi)
-    return np.stack(found)
+    assert result.influence is not None  # it was asked for
+    psi = result.influence.rows
+    unknown = np.full((len(result.names), result.units), np.nan)
+    return replace(result, influence=None), unknown if psi is None else psi
 
 
 def _differences(results: Sequence[Importance], moved: Sequence[Floats]) -> tuple[Floats, Floats]:

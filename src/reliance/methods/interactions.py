@@ -17,6 +17,7 @@ from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed, shown
+from reliance.data.clusters import ClustersLike
 from reliance.data.features import Feature
 from reliance.data.passed import ColumnLike, DataLike, FeaturesLike, LossLike, ModelLike
 from reliance.engine.evaluation import evaluating
@@ -24,6 +25,7 @@ from reliance.engine.problems import Problem, prepare
 from reliance.engine.reductions import Moments
 from reliance.exact import routes
 from reliance.inference import freedom, identified, variance
+from reliance.inference.clusters import clustered
 from reliance.inference.freedom import Support
 from reliance.losses.functions import has_rows
 from reliance.methods.measuring import base_risks, reliance_plan, whole_draws
@@ -45,6 +47,7 @@ def interaction_importance(
     route: str = "auto",
     features: FeaturesLike = None,
     weights: DataLike | None = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -94,7 +97,7 @@ def interaction_importance(
     if isinstance(loss, list | tuple):
         raise ValueError(f"loss is a list of {len(loss)}: measure interactions under one loss at a time")
     check_choice(route, routes.names(), "route")
-    problem = prepare(model, X, y, features, loss, weights, rng, run, names)
+    problem = prepare(model, X, y, features, loss, weights, rng, run, names, clusters=clusters)
     chosen = _chosen_pairs(between, problem)
     plan = _plan(problem, draws)
     singles = tuple({feature.columns: feature for pair in chosen for feature in pair}.values())
@@ -256,7 +259,10 @@ def _interaction(problem: Problem, plan: Plan, three: list[Moments], known: bool
     else:
         drawn = [moments.draw_sum for moments in three if moments.draw_sum is not None]
         found = _shifts_variance(h.rows, h.donors, _less(*drawn) / (n * float(h.scale)), k)
-    gamma = float(variance.skewness(h.rows + h.donors, np.asarray(found)))
+    psi, groups = h.rows + h.donors, problem.rows.clusters
+    if groups is not None:
+        psi, found = clustered(psi, found, groups)
+    gamma = float(variance.skewness(psi, np.asarray(found)))
     return _Interaction(value, joint, first, second, float(np.sqrt(found)), gamma)
 
 

@@ -17,9 +17,9 @@ from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, M
 from reliance.engine.problems import CURVES, prepare
 from reliance.exact import routes
 from reliance.methods import by_model
-from reliance.methods.adaptive import Until, measure_until
+from reliance.methods.adaptive import Until, measure_in_time, measure_until
 from reliance.methods.drawing import DEFAULT, Draws, drawn, growing
-from reliance.methods.measuring import KEEPS, measure, reliance_plan
+from reliance.methods.measuring import KEEPS, reliance_plan
 from reliance.methods.replacing import ReplaceLike, measure_replaced, replacement
 from reliance.methods.signatures import Measuring, Replacing
 from reliance.plans import Plan
@@ -119,7 +119,7 @@ def ablation_importance(
                 "design out, or use permutation_importance"
             )
         return measure_until(problem, plan, draws, compare, "ablation_importance", progress)
-    return measure(problem, plan(check_draws(draws)), compare, "ablation_importance", progress)
+    return measure_in_time(problem, plan(check_draws(draws)), compare, "ablation_importance", progress)
 
 
 @overload
@@ -229,13 +229,13 @@ def permutation_importance(
         return measure_replaced(found, draws, DEFAULT, compare, "permutation_importance", progress)
 
     if is_plan(draws):
-        return measure(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance", progress)
+        return measure_in_time(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance", progress)
 
     if isinstance(draws, Until):
         plan_of = growing(problem.rows, problem.key, draws.design or "ranks")
         return measure_until(problem, plan_of, draws, compare, "permutation_importance", progress)
     plan = drawn(problem.rows, problem.key, draws)
-    return measure(problem, plan, compare, "permutation_importance", progress)
+    return measure_in_time(problem, plan, compare, "permutation_importance", progress)
 
 
 @overload
@@ -330,4 +330,4 @@ def model_reliance(
     keeps = (*KEEPS, *CURVES)
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, keeps, clusters)
     problem, plan = reliance_plan(problem, pairs)
-    return measure(problem, plan, compare, "model_reliance", progress, route)
+    return measure_in_time(problem, plan, compare, "model_reliance", progress, route)

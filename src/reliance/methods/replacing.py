@@ -149,6 +149,11 @@ def _of_donors(problem: Problem, model: object, X: object, donors: Donors, run: 
 
 def _lent(problem: Problem, rows: Block, within: HostArray | None, labels: object) -> Replacement:
     n, key, m = problem.n, problem.key, int(arrays.first(rows).shape[0])
+    if problem.rows.clusters is not None:
+        raise ValueError(
+            "clusters= are those of the measured rows, and other rows lend to them, whose clusters are not known: "
+            "leave clusters out, or borrow from the measured rows"
+        )
     groups = Groups(np.zeros(n, dtype=np.int64), np.zeros(m, dtype=np.int64))
     if within is not None:
         groups = _matched(within, _labels(labels, m, "labels"))

@@ -5,6 +5,7 @@ The prediction is a monotone function of the score, the inverse of its link: the
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -169,6 +170,8 @@ class AdditiveForm:
         Whether predicted values are labels, which jump where the score is 0; perhaps beside probabilities or scores.
     identity : bool
         Whether the answer is the score.
+    continuous : bool
+        Whether answers other than labels are known to have no jumps.
     """
 
     effect: Callable[[Array, Sequence[int]], Floats]
@@ -177,6 +180,7 @@ class AdditiveForm:
     logistic: bool = False
     labels: str = "none"
     identity: bool = False
+    continuous: bool = True
 
     def score(self, flat: Array) -> Floats:
         """``(m,)`` of rows ``(m, P)``."""
@@ -199,7 +203,8 @@ def of_coefficients(
                 found += coef[column] * np.asarray(arrays.to_host(flat[:, column]), dtype=np.float64)
         return found
 
-    return AdditiveForm(effect, intercept, np.asarray if answer is None else answer, logistic, labels, answer is None)
+    identity = answer is None
+    return AdditiveForm(effect, intercept, np.asarray if answer is None else answer, logistic, labels, identity)
 
 
 def additive_form(
@@ -246,7 +251,12 @@ def _of_shapes(model: Additive, columns: int) -> AdditiveForm | None:
         return np.asarray(arrays.to_host(model.answer(scores)))
 
     return AdditiveForm(
-        effect, float(model.intercept), answer, logistic=model.link == "logit", identity=model.link == "identity"
+        effect,
+        float(model.intercept),
+        answer,
+        logistic=model.link == "logit",
+        identity=model.link == "identity",
+        continuous=not callable(model.link),
     )
 
 
@@ -262,7 +272,7 @@ def _of_transformed_labels(model: Transformed, method: str | None, columns: int)
     def answer(scores: Floats) -> HostArray:
         return np.asarray(model.transformer_.inverse_transform(scores[:, None])).reshape(-1)
 
-    return of_coefficients(*linear, answer)
+    return dataclasses.replace(of_coefficients(*linear, answer), continuous=False)
 
 
 def _has_identity(link: object, power: float) -> bool:

@@ -24,13 +24,12 @@ from reliance._core.arrays import (
     same_device,
     to_host,
 )
-from reliance._core.kinds import Array, HostArray, Operand
+from reliance._core.kinds import Array, Device, HostArray, Operand
 from reliance._core.words import shown
 from reliance.data import on_disk, tables
 from reliance.data.rows import Rows
-from reliance.data.streamed import Streamed
 from reliance.data.tables import Table
-from reliance.models import ensembles, tree_readers
+from reliance.models import ensembles, placing, tree_readers
 from reliance.models.adapters import onnx
 from reliance.models.additive import Additive
 from reliance.models.chosen_output import choose
@@ -186,11 +185,10 @@ def on_rows_of(model: Model, rows: Rows) -> Model:
     """The model as one of the arrays that rows are made of."""
     if rows.streamed is None:
         return on_arrays_of(model, rows.X)
-    again = on_disk.as_they_came(rows.streamed.source)
+    again = on_disk.as_they_came(rows.streamed)
     if again is None:
         return _of_integers(model, rows.flat)
-    predict = model.predict
-    return dataclasses.replace(model, predict=lambda block: predict(again(block)))
+    return dataclasses.replace(model, predict=placing.on_sparse(model.predict, again, name_of(model.source)))
 
 
 def on_arrays_of(model: Model, X: Array) -> Model:
@@ -296,13 +294,18 @@ def name_of(model: object) -> str:
 
 
 def at_home(
-    model: object, X: Array, y: Array | None, weights: Array | None
+    model: object, X: Array, y: Array | None, weights: Array | None, wanted: Device = None
 ) -> tuple[Array, Array | None, Array | None]:
     """Move the data, once and explicitly, to the device of a torch module, floating rows to its dtype if it has one.
 
     NumPy data go where the module is. A tensor on another device is an error: which of the two moves is the user's
-    decision. Integers stay: whether a module takes them it says itself, see `_of_integers`.
+    decision. Integers stay: whether a module takes them it says itself, see `_of_integers`. Rows that go in blocks, to
+    the device that is ``wanted`` or because they are too many, do not move now: see `placing`.
     """
+    streamed = placing.in_blocks(model, X, wanted)
+    if streamed is not None:
+        y, weights = (a if a is None else from_host(to_host(a), streamed.xp, streamed.device) for a in (y, weights))
+        return streamed.as_array(), y, weights
     module = module_of(model)
     if module is None:
         return X, y, weights
@@ -310,9 +313,6 @@ def at_home(
 
     home = torch_home(module)
     dev, dtype = (device(xp.empty(0)), None) if home is None else home
-    if isinstance(X, Streamed):
-        y, weights = (a if a is None else from_host(to_host(a), xp, dev) for a in (y, weights))
-        return X.placed(xp, dev, dtype).as_array(), y, weights
     if isinstance(X, np.ndarray):
         y, weights = (a if a is None else from_host(to_host(a), xp, dev) for a in (y, weights))
         X = from_host(X, xp, dev)

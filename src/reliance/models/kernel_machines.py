@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import comb
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -33,17 +34,22 @@ _VALUES = 2**19
 
 
 class Kernel(Protocol):
-    """A function of the sum over columns of something that each of them gives."""
+    """A function of the sum over columns of something that each of them gives.
+
+    It is a sum of products: of what is kept where some columns give ``rest``, and what is lent where the others give
+    ``own`` to the sum.
+    """
 
     def inner(self, X: Floats, centres: Floats, columns: Sequence[int]) -> Floats:
         """``(n, s)``: what some columns give to the sum."""
         ...
 
-    def factors(self, rest: Floats, own: Floats) -> list[tuple[Floats, Floats]]:
-        """``(n, s)`` and ``(m, s)`` each, the kernel being the sum of products of a row of the first and of the second.
+    def kept(self, rest: Floats) -> list[Floats]:
+        """The first factors, ``(n, s)`` each."""
+        ...
 
-        ``rest (n, s)`` is what some columns give to the sum, ``own (m, s)`` what the others give.
-        """
+    def lent(self, own: Floats) -> list[Floats]:
+        """The second factors, ``(m, s)`` each, as many as there are first ones."""
         ...
 
     def degree(self) -> int | None:
@@ -77,8 +83,11 @@ class Gaussian:
         found += np.einsum("ij,ij->i", z, z)
         return np.asarray(np.maximum(found, 0.0))
 
-    def factors(self, rest: Floats, own: Floats) -> list[tuple[Floats, Floats]]:
-        return [(np.exp(-rest), np.exp(-own))]
+    def kept(self, rest: Floats) -> list[Floats]:
+        return [np.exp(-rest)]
+
+    def lent(self, own: Floats) -> list[Floats]:
+        return [np.exp(-own)]
 
     def degree(self) -> int | None:
         return None
@@ -91,7 +100,7 @@ class Power:
     Examples
     --------
     >>> kernel = Power(scale=1.0, constant=1.0, exponent=2)
-    >>> parts = kernel.factors(np.array([[3.0]]), np.array([[2.0]]))
+    >>> parts = zip(kernel.kept(np.array([[3.0]])), kernel.lent(np.array([[2.0]])), strict=True)
     >>> sum(float(a[0, 0] * b[0, 0]) for a, b in parts)  # (3 + 2 + 1)^2
     36.0
     """
@@ -103,18 +112,23 @@ class Power:
     def inner(self, X: Floats, centres: Floats, columns: Sequence[int]) -> Floats:
         return np.asarray(self.scale * X[:, list(columns)] @ centres[:, list(columns)].T)
 
-    def factors(self, rest: Floats, own: Floats) -> list[tuple[Floats, Floats]]:
-        kept, found, given, times = rest + self.constant, [], np.ones_like(own), 1.0
-        powers = [np.ones_like(kept)]
-        for _ in range(self.exponent):
-            powers.append(powers[-1] * kept)
-        for t in range(self.exponent + 1):
-            found.append((times * powers[self.exponent - t], given))
-            given, times = given * own, times * (self.exponent - t) / (t + 1)
-        return found
+    def kept(self, rest: Floats) -> list[Floats]:
+        falling = reversed(_powers(rest + self.constant, self.exponent))
+        return [comb(self.exponent, t) * power for t, power in enumerate(falling)]
+
+    def lent(self, own: Floats) -> list[Floats]:
+        return _powers(own, self.exponent)
 
     def degree(self) -> int | None:
         return self.exponent
+
+
+def _powers(x: Floats, most: int) -> list[Floats]:
+    """From 0 on."""
+    found = [np.ones_like(x)]
+    for _ in range(most):
+        found.append(found[-1] * x)
+    return found
 
 
 class Term(NamedTuple):
@@ -171,20 +185,22 @@ class KernelMachine:
         step = max(_VALUES // self.width, 1)
         return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
-    def factors(self, X: Floats, given: Floats, columns: Sequence[int]) -> tuple[Floats, Floats]:
-        """``(n, width)`` and ``(m, width)``: raw outputs less the offset of rows X with some columns of rows ``given``.
+    def kept(self, X: Floats, columns: Sequence[int]) -> Floats:
+        """``(n, width)``: what rows keep where some columns are taken from other rows.
 
-        They are the products of a row of the first and of the second. What the columns give is never divided out of
-        the whole, which may be too small for that.
+        A product of a row of it and one of `lent` is a raw output less the offset. What the columns give is never
+        divided out of the whole, which may be too small for that.
         """
         others = [j for j in range(self.n_features) if j not in columns]
-        kept, lent = [], []
-        for kernel, coef in self.terms:
-            rest, own = kernel.inner(X, self.centres, others), kernel.inner(given, self.centres, columns)
-            for a, b in kernel.factors(rest, own):
-                kept.append(a * coef)
-                lent.append(b)
-        return (kept[0], lent[0]) if len(kept) == 1 else (np.concatenate(kept, axis=1), np.concatenate(lent, axis=1))
+        found = [
+            part * coef for kernel, coef in self.terms for part in kernel.kept(kernel.inner(X, self.centres, others))
+        ]
+        return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+
+    def lent(self, X: Floats, columns: Sequence[int]) -> Floats:
+        """``(m, width)``: what rows lend with these columns."""
+        found = [part for kernel, _ in self.terms for part in kernel.lent(kernel.inner(X, self.centres, columns))]
+        return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
 
     def sums(self, X: Floats) -> Sums:
         """The raw outputs of rows."""
@@ -192,9 +208,8 @@ class KernelMachine:
         everything = list(range(self.n_features))
         for rows in self.strips(len(X)):
             for kernel, coef in self.terms:
-                whole = kernel.inner(X[rows], self.centres, everything)
-                nothing = np.zeros((1, len(self.centres)))
-                values = sum(a * b for a, b in kernel.factors(whole, nothing))
+                # Everything is kept: of the products only the first is not 0.
+                values = kernel.kept(kernel.inner(X[rows], self.centres, everything))[0]
                 raw[rows] += values @ coef
                 size[rows] += np.abs(values) @ np.abs(coef)
         return Sums(raw, size)

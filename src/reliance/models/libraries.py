@@ -248,6 +248,7 @@ class XgboostTree(TypedDict):
     categories_segments: list[int]
     categories_sizes: list[int]
     tree_param: _TreeParam
+    leaf_weights: NotRequired[list[float]]
 
 
 class XgboostEstimator(Protocol):

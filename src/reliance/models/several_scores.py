@@ -1,4 +1,4 @@
-"""Linear models with several scores: of more than two classes, or of several outputs."""
+"""Linear models with several scores: of more than two classes, of several outputs, or averages of linear models."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from scipy import special
 
 from reliance._core import arrays
 from reliance._core.kinds import Array, HostArray
+from reliance.models.averaged_scores import averaged_scores
 from reliance.models.untouched import inherits
 
 Floats = NDArray[np.float64]
@@ -33,12 +34,15 @@ class SeveralScores:
         What the model returns, ``(m, ...)``, at scores ``(m, C)``.
     softmax : bool
         Whether probabilities are the softmax of the scores.
+    continuous : bool
+        Whether answers are known to have no jumps.
     """
 
     slopes: Floats
     intercepts: Floats
     answer: Callable[[Floats], HostArray]
     softmax: bool = False
+    continuous: bool = True
     labels: str = "none"
 
     def score(self, flat: Array) -> Floats:
@@ -53,6 +57,9 @@ def several_scores(model: Estimator, method: str | None, columns: int) -> Severa
     from sklearn.linear_model._base import LinearClassifierMixin, LinearModel
     from sklearn.multiclass import OneVsRestClassifier
 
+    averaged = averaged_scores(model, method, columns)
+    if averaged is not None:
+        return SeveralScores(*averaged, continuous=False)
     answer: Callable[[Floats], HostArray] | None = None
     if isinstance(model, OneVsRestClassifier):
         found, answer = _one_against_the_rest(model, columns), _normalised if method == "predict_proba" else None

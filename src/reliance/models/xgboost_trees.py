@@ -9,7 +9,7 @@ from typing import TypeGuard
 import numpy as np
 from scipy.special import logit
 
-from reliance.models.ensembles import Categories, Ensemble, Finish, Link
+from reliance.models.ensembles import Categories, Ensemble, Finish, Floats, Link
 from reliance.models.libraries import XgboostBooster, XgboostCategories, XgboostEstimator, XgboostTree
 from reliance.models.tree_parts import NotRead, TreeNodes, classification, in_column, joined, regression
 
@@ -107,11 +107,17 @@ def _xgboost_tree(tree: XgboostTree, column: int, columns: int, weight: np.float
         # Listed values go right, all others left: exchanged, so that a split lists what goes left.
         left[node], right[node], missing_left[node] = right[node], left[node], not missing_left[node]
     categorical = (np.asarray(tree["split_type"]) == 1) & (feature >= 0)
-    if int(tree["tree_param"]["size_leaf_vector"]) > 1:
-        raise NotRead("its leaves hold several values (multi_output_tree)")
     if set(splits) != set(np.flatnonzero(categorical).tolist()):
         raise ValueError("a categorical split without its categories")
     threshold = np.nextafter(condition, np.float32(-np.inf)).astype(np.float64)  # x < t
-    return TreeNodes(
-        feature, threshold, left, right, missing_left, in_column(condition * weight, column, columns), splits
-    )
+    several = int(tree["tree_param"]["size_leaf_vector"]) > 1
+    value = _xgboost_vectors(tree, columns, weight) if several else in_column(condition * weight, column, columns)
+    return TreeNodes(feature, threshold, left, right, missing_left, value, splits)
+
+
+def _xgboost_vectors(tree: XgboostTree, columns: int, weight: np.float32) -> Floats:
+    """(N, K): what leaves add to all outputs (multi_output_tree); a leaf's right child is its place among leaves."""
+    leaf, values = np.asarray(tree["left_children"]) < 0, np.asarray(tree["leaf_weights"], dtype=np.float32)
+    found = np.zeros((len(leaf), columns))
+    found[leaf] = (values * weight).reshape(-1, columns)[np.asarray(tree["right_children"])[leaf]]
+    return found

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance._core import arrays
+from reliance._core import arrays, calls
 from reliance._core.checks import check_choice
 from reliance._core.progress import Progress, check_progress, reporting
 from reliance._core.run import Run, resolved
@@ -135,11 +135,18 @@ def ask(
         )
     if isinstance(run, Run) and run.block is not None:
         raise ValueError(f"run has block={shown(run.block)}: a class of models has no blocks of rows; leave it out")
+    if isinstance(run, Run) and run.device is not None:
+        raise ValueError(f"run has device={shown(str(run.device))}: pass X on that device, for a class needs all rows")
     if isinstance(run, Run) and run.workers is not None:
         raise ValueError(
             f"run has workers={shown(run.workers)}: the models of a class are searched in one thread; leave workers out"
         )
     settings = resolved(run)
+    if settings.checkpoint is not None or settings.ends_early or calls.at_work() is not None:
+        raise ValueError(
+            "searches in a class of models are not cut into units that could be counted or kept, or that a call could "
+            "end with: leave rl.estimate, or checkpoint=, deadline= and on_interrupt= of rl.Run, out"
+        )
     check_progress(progress)
     rows = read(X, y, features=features, names=names)
     data = _class_data(rows, model_class, resolve_key(rng), settings.bytes)

@@ -35,6 +35,7 @@ from reliance.losses.functions import Metric, resolve_all
 from reliance.methods.signatures import Shared
 from reliance.models.calling import name_of
 from reliance.models.default_losses import default_of_trees
+from reliance.refit import running
 from reliance.refit.bag_engine import Measured, measured
 from reliance.refit.bag_inference import Sums
 from reliance.refit.bag_pairs import left_out, make_pairs
@@ -164,6 +165,7 @@ def out_of_bag_importance(
                 "its own: choose a loss of single rows, such as 'squared_error' or 'zero_one'"
             )
     problem = prepare(forest, X, y, features, loss, weights, rng, run, names, keep)
+    running.check_no_folder(problem.run, "members of a forest")
     count = check_draws(draws)
     bag = read_bag(problem.model, _rows(problem, forest))
     table = _table(bag, problem.flat)

@@ -14,7 +14,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from reliance._core import threads
+from reliance._core import calls, threads
 from reliance._core.kinds import Array
 from reliance._core.run import Run, only, resolved
 from reliance._core.words import short, shown
@@ -87,6 +87,7 @@ def run(tasks: Sequence[Task[T]], settings: Run | None, advance: Callable[[int],
     answers: dict[int, T] = {}
     failures: dict[str, BaseException] = {}
     known = resolved(settings)
+    check_no_folder(known, "refits")
     workers = threads.cores() if known.workers == -1 else known.workers
     own = ThreadPoolExecutor(workers) if isinstance(workers, int) and workers > 1 else None
     pool = own if workers is None or isinstance(workers, int) else sending.as_executor(workers)
@@ -210,6 +211,22 @@ def check_workers(run: Run | None, sent: Mapping[str, object]) -> None:
                 f"{name}={name_of(value)} cannot be sent to another process ({short(str(error), 80)}): define it at "
                 "the top level of a module, or use threads, rl.Run(workers=2), which need not send it"
             ) from error
+
+
+def check_no_folder(run: Run, work: str) -> None:
+    """Refits are not cut into units that could be kept, and there is no result of some of them by itself."""
+    if calls.at_work() is not None and run.checkpoint is None:
+        raise ValueError(f"rl.estimate counts rows that a given model is called with, and {work} have other costs")
+    if run.ends_early:
+        raise ValueError(
+            f"run has deadline={run.deadline} and on_interrupt={run.on_interrupt}, but {work} cannot end early with "
+            "what is there: leave them out"
+        )
+    if run.checkpoint is not None:
+        raise ValueError(
+            f"run has checkpoint={shown(str(run.checkpoint))}, but {work} are not cut into units that could be kept: "
+            "leave it out; what was finished before an error or Ctrl-C is in its attribute result"
+        )
 
 
 def check_fit(fit: object) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -46,7 +45,7 @@ class Delta(Result):
     values: Floats
     std_error: Floats
     degrees_of_freedom: Floats
-    skewness: Floats = dataclasses.field(default_factory=lambda: np.zeros(1))
+    skewness: Floats | None = None
     what: str = "importance given the first set, less that given the second"
 
     _kept: ClassVar[files.Fields] = {
@@ -56,7 +55,8 @@ class Delta(Result):
     }
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "skewness", np.broadcast_to(self.skewness, len(self.names)))
+        gamma = 0.0 if self.skewness is None else self.skewness
+        object.__setattr__(self, "skewness", np.broadcast_to(np.asarray(gamma), len(self.names)))
         super().__post_init__()
 
     def _sizes(self) -> Floats:

@@ -107,7 +107,8 @@ class Importance(Result):
         With ``keep="curves"``, the partial dependence of each feature at the values that occur.
     stopped : str
         With ``draws=rl.Until(...)``, why there were no more draws: "precision", "ranking", "rows", "all pairs",
-        "budget" or "limit" (100 n independent draws).
+        "budget" or "limit" (100 n independent draws). If a call ended early with ``rl.Run(deadline=...)`` or
+        ``on_interrupt="partial"``: "deadline" or "interrupted".
     tree_values : array (p, B) or None
         Of `out_of_bag_importance`: the importance in each tree.
     unit_values : array (p, units) or None

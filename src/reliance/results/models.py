@@ -77,7 +77,8 @@ class ModelComparison(Results[Importance]):
         df = np.fmin(a.degrees_of_freedom, b.degrees_of_freedom)
         with np.errstate(invalid="ignore"):  # of two infinite ones, nothing is known
             values = a.values - b.values
-        return Delta(a.names, values, self.std_errors[place], df, self.skewness[place])
+        what = f"{a._words} of the model {export.short(first)}, less that of {export.short(second)}"
+        return Delta(a.names, values, self.std_errors[place], df, self.skewness[place], what)
 
     def to_frame(self, level: float = 0.95) -> Any:  # type: ignore[override]  # entries are of one kind, with one option
         """A pandas DataFrame, one row per feature: each model's value, and each model's less the first one's.

@@ -1,0 +1,106 @@
+"""Draws in rounds, each of which is added to those before it, until time is up or somebody interrupts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from reliance._core.run import Run
+from reliance._core.words import shown
+from reliance.engine.evaluation import Evaluation
+from reliance.engine.problems import Problem
+from reliance.engine.reductions import Moments, joined
+from reliance.exact.called import Called
+from reliance.exact.routes import Done
+from reliance.methods.metrics import Part, each_itself
+from reliance.plans import Plan
+from reliance.plans.partial import Later
+
+FIRST = 8  # draws of the first round
+_SHARE = 4  # what may be lost or last too long: rounds add a quarter of the draws that are there
+
+
+@dataclass
+class Growing:
+    """The sums of the draws so far; ``plan_of(K)`` has K draws, the first of which are those of a smaller plan."""
+
+    evaluation: Evaluation
+    plan_of: Callable[[int], Plan]
+    done: int = 0
+    block: tuple[int, int] = (0, 0)
+    moments: dict[str, tuple[Moments, ...]] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> Plan:
+        return self.plan_of(self.done)
+
+    def grow(self, count: int) -> None:
+        """Up to so many draws. If this is interrupted, all is as before."""
+        problem = self.evaluation.problem
+        self.evaluation.expect(len(problem.features) * problem.n * (count - self.done))
+        run = self.evaluation.measure(Later(self.plan_of(count), self.done))
+        self.moments = {
+            name: tuple(map(joined, self.moments[name], later)) if name in self.moments else later
+            for name, later in run.moments.items()
+        }
+        self.done, self.block = count, run.block
+
+    def part(self) -> Part:
+        """What the draws so far say."""
+        problem, plan = self.evaluation.problem, self.plan
+        job = Called("plain", problem, self.evaluation.base, plan, problem.features)
+        answer = job.answer(self.moments, self.block)
+        return Part(plan, Done((job,), (answer,)), each_itself(len(problem.losses)))
+
+
+class Ending:
+    """When a call ends early: at a deadline, or where it is interrupted, if what is there then is wanted.
+
+    The sizes of the rounds do not depend on the clock, so that a checkpoint fits them.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.partial = run.on_interrupt == "partial"
+        self.end = None if run.seconds is None else clock() + run.seconds
+        self.pace = 0.0  # seconds a draw, in the last round
+
+    @property
+    def wanted(self) -> bool:
+        return self.partial or self.end is not None
+
+    def next(self, done: int, most: int) -> int:
+        """Up to how many draws the next round goes."""
+        step = done if not self.wanted else max(FIRST, done // _SHARE // FIRST * FIRST)
+        return min(done + max(step, FIRST), most)
+
+    def grow(self, sums: Growing, count: int) -> str:
+        """One round: "deadline" or "interrupted" if it was not begun, or not finished; "" if it was."""
+        started, draws = clock(), count - sums.done
+        if self.end is not None and sums.done and started + draws * self.pace > self.end:
+            return "deadline"
+        try:
+            sums.grow(count)
+        except KeyboardInterrupt:
+            if not self.partial or not sums.done:
+                raise
+            return "interrupted"
+        self.pace = (clock() - started) / draws
+        return ""
+
+
+def clock() -> float:
+    return time.monotonic()
+
+
+def without_end(problem: Problem) -> Problem:
+    """The problem for an evaluation whose rounds somebody ends."""
+    return replace(problem, run=replace(problem.run, deadline=None, on_interrupt=None))
+
+
+def cannot_end(run: Run, what: str) -> ValueError:
+    """What is said of work that has no earlier end."""
+    name = "deadline" if run.deadline is not None else "on_interrupt"
+    return ValueError(
+        f"run has {name}={shown(getattr(run, name))}, but {what} cannot end early with what is there: leave it out"
+    )

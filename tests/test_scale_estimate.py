@@ -1,0 +1,94 @@
+"""What a call would take, and results of several jobs put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reliance as rl
+from test_scale import METHODS, WEIGHTS, X, Y, assert_same, model, small_units
+
+__all__ = ["small_units"]  # a fixture that is used by being there
+
+RUNS = ("ranks", "shifts", "all pairs", "distinct", "conditional", "given", "impact", "local", "interactions")
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def __call__(self, rows: Any) -> Any:
+        self.rows += len(rows)
+        return model(rows)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_units_are_those_of_the_call(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in the folder of the call itself; rows by the model, less those of the base pass."""
+    counting = Counting()
+    monkeypatch.setattr("test_scale.model", counting)
+
+    METHODS[name](run=rl.Run(checkpoint=tmp_path))
+    with_units = counting.rows
+    counting.rows = 0
+    METHODS[name](run=rl.Run(checkpoint=tmp_path))
+    without = counting.rows
+    counting.rows = 0
+    found = rl.estimate(_public(name))
+    assert found.units == len(list(tmp_path.rglob("[0-9]*.npz")))
+    assert found.model_rows == with_units - without
+    assert counting.rows == without
+    assert found.memory > 0
+    assert "units" in str(found)
+
+
+def _public(name: str) -> Any:
+    """A method of the table as a function of the package, which `estimate` asks for."""
+
+    def method() -> Any:
+        return METHODS[name]()
+
+    method.__module__ = "reliance.methods"
+    return method
+
+
+def test_nothing_of_a_count_stays_behind() -> None:
+    expected = METHODS["ranks"]()
+    rl.estimate(rl.permutation_importance, model, X, Y, draws=9, rng=1)
+    with pytest.raises(ValueError, match="draws=0"):
+        rl.estimate(rl.permutation_importance, model, X, Y, draws=0)
+    assert_same(METHODS["ranks"](), expected)
+
+
+def job(features: Any, **options: Any) -> Any:
+    return rl.permutation_importance(model, X, Y, **{"features": features, "draws": 5, "rng": 1, **options})
+
+
+def test_merged_features_are_those_of_one_call(tmp_path: Path) -> None:
+    with rl.Run(block=(48, 5)):  # one unit each: other cuts round differently
+        options = {"keep": "rows", "weights": WEIGHTS}
+        job([2, 3], **options).save(tmp_path / "later.npz")
+        found = rl.merge([job([0, 1], **options), rl.load(tmp_path / "later.npz")])
+        whole = job(None, **options)
+    np.testing.assert_allclose(found.row_values, whole.row_values, rtol=1e-12)
+    for name in ("values", "std_error", "draws", "evaluations"):
+        np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-12, err_msg=name)
+    np.testing.assert_allclose(found.interval(), whole.interval(), rtol=1e-12)
+    assert (found.names, found.plan, found.key) == (whole.names, whole.plan, whole.key)
+    assert rl.merge(iter([found])).names == found.names
+
+
+def test_several_losses_and_curves_are_merged() -> None:
+    losses = {"loss": ["squared_error", "absolute_error"]}
+    found, whole = rl.merge([job([0], **losses), job([1, 2, 3], **losses)]), job(None, **losses)
+    assert list(found) == list(whole)
+    np.testing.assert_allclose(found["absolute_error"].values, whole["absolute_error"].values, rtol=1e-12)
+    parts = [rl.model_reliance(model, X, Y, features=some, keep="curves") for some in ([0], [3])]
+    assert set(rl.merge(parts).curves) == {"x0", "x3"}  # all pairs: the keys differ, and nothing was drawn
+    with pytest.raises(ValueError, match="the same losses"):
+        rl.merge([job([0], **losses), job([1], loss=["squared_error"])])
+    with pytest.raises(ValueError, match="differ in curves"):
+        rl.merge([parts[0], rl.model_reliance(model, X, Y, features=[1])])
