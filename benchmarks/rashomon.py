@@ -1,7 +1,7 @@
 """Reliance over classes of models against what it must cost: ratios, each measured in one run.
 
     python benchmarks/rashomon.py            everything
-    python benchmarks/rashomon.py linear     one part: linear, ridge, kernel, convex, torch
+    python benchmarks/rashomon.py linear     one part: linear, ridge, kernel, landmarks, trees, bootstrap, convex, torch
     python benchmarks/rashomon.py --tiny     sizes that only show that it runs
 
 Times are the best of several alternating repeats, so that both sides of a ratio see the same machine.
@@ -18,6 +18,9 @@ from pathlib import Path
 import numpy as np
 
 import reliance as rl
+from reliance.data.features import Feature
+from reliance.data.rows import read
+from reliance.rashomon.protocol import ClassData
 
 sys.path.insert(0, str(Path(__file__).parent))  # also when asv imports this file as part of a package
 from common import alternate, report
@@ -32,9 +35,21 @@ class Sizes:
     kernel: tuple[int, int] = (10_000, 200)
     convex: tuple[int, int] = (10_000, 5)
     torch: tuple[int, int] = (300, 300)  # rows, steps
+    landmarks: tuple[int, int] = (3000, 400)
+    trees: tuple[int, int, int, float] = (2000, 12, 4, 0.05)  # rows, columns, depth, epsilon
+    bootstrap: tuple[int, int, int] = (2873, 6, 1000)  # rows, columns, samples
 
 
-TINY = Sizes((2000, 5), (200, 3), (200, 10), (200, 2), (50, 20))
+TINY = Sizes(
+    (2000, 5),
+    (200, 3),
+    (200, 10),
+    (200, 2),
+    (50, 20),
+    landmarks=(120, 10),
+    trees=(100, 4, 2, 0.1),
+    bootstrap=(60, 2, 20),
+)
 
 
 def linear_data(n: int, p: int, centre: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -88,6 +103,61 @@ def kernel(sizes: Sizes) -> None:
     report(f"kernel class, n={n} m={m}, one feature, over a {m} x {m} Gram", seconds / gram, "-", f"{seconds:.2f} s")
 
 
+def landmarks(sizes: Sizes) -> None:
+    """Both ends of a feature of a kernel class, set up once, over one eigendecomposition of that size."""
+    n, m = sizes.landmarks
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 6))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=n)
+    data, kind = ClassData(X, y, 0, 2**30), rl.KernelClass("rbf", landmarks=m, radius=5.0)
+    bound = 1.05 * kind.best(data).risk
+    square = rng.normal(size=(m, m))
+    square = square + square.T
+
+    def feature() -> object:
+        return kind.ranges(data, bound, (Feature("x0", (0,)),), "ratio", False, lambda _: None)
+
+    eigh, seconds = alternate(lambda: np.linalg.eigh(square), feature, repeats=5)
+    detail = f"{seconds:.3f} s / {eigh:.4f} s"
+    report(f"kernel class, n={n} m={m}, one feature, over one eigh", seconds / eigh, "<= 10", detail)
+
+
+def trees(sizes: Sizes) -> None:
+    """Exact reliance of all good trees that ArborEnum has found, over its own time for their least and largest."""
+    from arborenum import ArborEnum
+
+    n, p, depth, epsilon = sizes.trees
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, size=(n, p)).astype(float)
+    y = ((X[:, 0] + X[:, 1] * X[:, 2] > 1) ^ (rng.random(n) < 0.2)).astype(int)
+    peer = ArborEnum()
+    peer.fit(X, y, lambda_reg=0.005, depth_budget=depth, rashomon_mult=epsilon, lookahead_k=depth - 1, key_mode="exact")
+    data = ClassData(X, y, 0, 2**30, read(X, y))
+    listed = rl.TreeClass.from_trees(peer, penalty=0.005)
+    features, bound = data.rows.features, 2.0 * listed.best(data).risk  # read once
+
+    def ours() -> object:
+        return listed.members(data, bound, features, "difference", False)
+
+    theirs, seconds = alternate(lambda: peer.get_exact_replacement_importance_intervals(X, y), ours, repeats=3)
+    detail = f"{seconds:.3f} s / {theirs:.3f} s; ours is each tree's value over n(n-1) pairs, theirs the two ends"
+    name = f"trees, {peer.count_trees()} good ones x {p} features, n={n}, over ArborEnum"
+    report(name, seconds / theirs, "<= 1", detail)
+
+
+def bootstrap(sizes: Sizes) -> None:
+    """Bootstrap samples of the rows over one pass, of the linear class."""
+    n, p, samples = sizes.bootstrap
+    X, y = linear_data(n, p)
+    once, seconds = alternate(
+        lambda: rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05),
+        lambda: rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05, uncertainty=samples),
+        repeats=1,
+    )
+    detail = f"{seconds:.2f} s / {once:.4f} s"
+    report(f"linear class, n={n} p={p}, {samples} bootstrap samples over one pass", seconds / once, "<= 60", detail)
+
+
 def convex(sizes: Sizes) -> None:
     """One feature of the logistic and the hinge class: seconds."""
     n, p = sizes.convex
@@ -128,6 +198,9 @@ PARTS: dict[str, Callable[[Sizes], None]] = {
     "linear": linear,
     "ridge": ridge,
     "kernel": kernel,
+    "landmarks": landmarks,
+    "trees": trees,
+    "bootstrap": bootstrap,
     "convex": convex,
     "torch": torch,
 }

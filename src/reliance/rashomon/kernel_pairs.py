@@ -318,10 +318,13 @@ def _low_rank(columns: Host) -> Host | None:
     n, width = columns.shape
     if min(n, width) <= 2 * _PROBES:
         return None
-    probes = np.random.default_rng(0).normal(size=(width, _PROBES))
+    some = columns[:: max(n // (4 * _PROBES), 1)]  # what a few rows do not have, all rows do not have
+    return None if _spanned(some) is None else _spanned(columns)
+
+
+def _spanned(columns: Host) -> Host | None:
+    probes = np.random.default_rng(0).normal(size=(columns.shape[1], _PROBES))
     basis = np.linalg.qr(columns @ probes)[0]
     short = basis.T @ columns
     missed = np.linalg.norm(columns - basis @ short)
-    if not missed <= _MISSED * np.linalg.norm(columns):
-        return None
-    return _truncated(short)
+    return _truncated(short) if missed <= _MISSED * np.linalg.norm(columns) else None

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 _STEPS = 100  # of Newton for one weight of the barrier; two or three are usual
 _SHRINK = 0.001  # of the weight of the barrier
 _WARM = 1e-6  # the weight with which known multipliers begin
-_POWERS = 12  # products with a matrix that say how large it is
+_POWERS = 8  # products with a matrix that say how large it is
 
 
 @dataclass(frozen=True, eq=False)

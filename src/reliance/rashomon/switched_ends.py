@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance.rashomon import trust_region
-from reliance.rashomon.ball import Ball
+from reliance.rashomon.ball import Ball, GoodModels
 from reliance.rashomon.ellipsoid import Ellipsoid, End, Point, end_at, within
 from reliance.rashomon.trust_region import Quadratic
 
@@ -47,17 +47,27 @@ class Functions:
 
     def ends(self, switched: Quadratic, bound: float, compare: str) -> tuple[End, End]:
         """The least and the largest reliance of the good models; ``switched`` is the switched risk of (mu, v)."""
-        found = self._in_ball if self.ball is not None else self._in_ellipsoid
-        return found(switched, bound, compare, -1.0), found(switched, bound, compare, 1.0)
-
-    def _in_ball(self, switched: Quadratic, bound: float, compare: str, sign: float) -> End:
-        assert self.ball is not None
+        if self.ball is None:
+            return self._in_ellipsoid(switched, bound, compare, -1.0), self._in_ellipsoid(switched, bound, compare, 1.0)
         good = self.ball.good(bound)
         excess = self._seen(switched, good.best, good.biases, good.axes).plus(-good.risk)
+        low, high = (self._in_ball(self.ball, good, switched, excess, bound, compare, sign) for sign in (-1.0, 1.0))
+        return low, high
+
+    def _in_ball(
+        self,
+        ball: Ball,
+        good: GoodModels,
+        switched: Quadratic,
+        excess: Quadratic,
+        bound: float,
+        compare: str,
+        sign: float,
+    ) -> End:
         point, limit = good.best, sign * excess.constant / (good.risk.constant if compare == "ratio" else 1.0)
-        if not self.ball.alone(bound):
+        if not ball.alone(bound):
             found = good.largest(excess if sign > 0 else -excess, compare)
-            point, limit = self.ball.within(good.point(found.point), bound), found.bound
+            point, limit = ball.within(good.point(found.point), bound), found.bound
         return self._end(switched, point, limit, compare, sign)
 
     def _in_ellipsoid(self, switched: Quadratic, bound: float, compare: str, sign: float) -> End:
