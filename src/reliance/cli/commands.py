@@ -82,7 +82,7 @@ def _say(words: str) -> None:
     sys.stderr.write(f"python -m reliance: {words}\n")
 
 
-def _warn(message: Warning | str, *place: Any, **more: Any) -> None:
+def _warn(message: Warning | str, *place: object, **more: object) -> None:
     """A warning without the line of ours that it came from."""
     _say(f"warning: {message}")
 

@@ -49,11 +49,11 @@ class BoosterClassifier:
     booster: Any
     classes_: NDArray[np.int64]
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: object) -> NDArray[np.float64]:
         found = np.asarray(self.booster.predict(X), dtype=np.float64)
         return np.stack([1.0 - found, found], axis=1) if found.ndim == 1 else found
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: object) -> NDArray[np.int64]:
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
 
@@ -91,7 +91,7 @@ def _imported(name: str) -> Loaded:
     return _estimator(found)
 
 
-def _estimator(model: Any) -> Loaded:
+def _estimator(model: object) -> Loaded:
     """A model of scikit-learn's kind wants the table that it was fitted to, if that had names."""
     names = getattr(model, "feature_names_in_", None)
     if names is None:
@@ -108,14 +108,14 @@ def _unpickled(path: Path, kind: str, trust: bool) -> Loaded:
     return _estimator(_UNPICKLERS[kind](path))
 
 
-def _by_pickle(path: Path) -> Any:
+def _by_pickle(path: Path) -> object:
     import pickle
 
     with path.open("rb") as file:
         return pickle.load(file)
 
 
-def _by_joblib(path: Path) -> Any:
+def _by_joblib(path: Path) -> object:
     try:
         import joblib
     except ImportError as error:
@@ -123,7 +123,7 @@ def _by_joblib(path: Path) -> Any:
     return joblib.load(path)
 
 
-def _by_torch(path: Path) -> Any:
+def _by_torch(path: Path) -> object:
     try:
         import torch
     except ImportError as error:
@@ -134,7 +134,7 @@ def _by_torch(path: Path) -> Any:
     return found
 
 
-_UNPICKLERS: dict[str, Callable[[Path], Any]] = {"pickle": _by_pickle, "joblib": _by_joblib, "torch": _by_torch}
+_UNPICKLERS: dict[str, Callable[[Path], object]] = {"pickle": _by_pickle, "joblib": _by_joblib, "torch": _by_torch}
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reliance._core.kinds import HostArray
 from reliance._core.words import closest, listed, shown
 from reliance.cli.models import Loaded
 
@@ -40,7 +40,7 @@ class Data:
     """
 
     X: Any
-    y: NDArray[Any]
+    y: HostArray
     names: tuple[str, ...]
 
 
@@ -117,11 +117,11 @@ def _in_order(there: list[str], wanted: list[str]) -> list[str]:
     return wanted
 
 
-def _is_number(column: Any) -> bool:
+def _is_number(column: pd.Series) -> bool:
     return getattr(column.dtype, "kind", "O") in "biuf"
 
 
-def _labels(column: Any, target: str) -> NDArray[Any]:
+def _labels(column: pd.Series, target: str) -> HostArray:
     if column.isna().any():
         raise ValueError(f"--target {shown(target)} is missing in {int(column.isna().sum())} rows: drop them")
     if _is_number(column):

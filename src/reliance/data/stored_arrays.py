@@ -69,7 +69,7 @@ class _Arrays:
     kind: str
     remedy: str
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -282,11 +282,11 @@ class Items(_Arrays):
         return np.stack([_entry(self.dataset[i], 1) for i in range(self.shape[0])])
 
 
-def _has_labels(item: Any) -> bool:
+def _has_labels(item: object) -> bool:
     return isinstance(item, tuple | list) and len(item) == 2
 
 
-def _entry(item: Any, place: int) -> HostArray:
+def _entry(item: object, place: int) -> HostArray:
     found = item[place] if isinstance(item, tuple | list) else item
     return arrays.to_host(found) if arrays.is_array(found) else np.asarray(found)
 

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from reliance._core.kinds import HostArray
 from reliance._core.words import listed, shown
 from reliance.data import tables
-from reliance.data.disk_libraries import ArrowDataset, Frames, LazyFrame
+from reliance.data.disk_libraries import ArrowDataset, Fragment, Frames, LazyFrame
 from reliance.data.stored_arrays import PIECE, Pieces
 
 
@@ -27,7 +27,7 @@ class Columns:
     kind: str
     remedy: str
     names: tuple[str, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
     frames: Frames
     pieces: Pieces
 
@@ -92,12 +92,12 @@ class _Fragments:
     """Row groups of parquet files, or whole files of other formats."""
 
     dataset: ArrowDataset
-    fragments: Sequence[Any]
+    fragments: Sequence[Fragment]
     lengths: Sequence[int]
 
     @classmethod
     def of(cls, dataset: ArrowDataset) -> _Fragments:
-        found: list[tuple[Any, int]] = []
+        found: list[tuple[Fragment, int]] = []
         for one in dataset.get_fragments():
             if hasattr(one, "split_by_row_group"):
                 found += [(part, sum(group.num_rows for group in part.row_groups)) for part in one.split_by_row_group()]

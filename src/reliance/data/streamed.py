@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -46,7 +46,7 @@ class Source(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> np.dtype[np.generic]: ...
     @property
     def names(self) -> tuple[str, ...] | None: ...
     @property
@@ -85,7 +85,7 @@ class Some:
         return (len(self.ids), *self.source.shape[1:])
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.generic]:
         return self.source.dtype
 
     @property
@@ -339,7 +339,7 @@ class Streamed:
 
     @classmethod
     def __torch_function__(
-        cls, function: object, types: object, args: tuple[Any, ...] = (), kwargs: object = None
+        cls, function: object, types: object, args: tuple[object, ...] = (), kwargs: object = None
     ) -> NoReturn:
         next(one for one in args if isinstance(one, cls)).refuse("this method, or a part of it,")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from reliance import plans
 from reliance._core import arrays
 from reliance._core.arrays import Array
+from reliance._core.kinds import HostArray
 from reliance.data.features import Feature
 from reliance.engine.executors import Base, Caller, InPlace, Opened, Traced
 from reliance.engine.kernels import Part
@@ -121,7 +122,7 @@ def add(
     feature: str,
     sums: tuple[Accumulator, ...],
     tile: Tile,
-    packed: np.ndarray[Any, Any],
+    packed: HostArray,
     shape: tuple[int, int],
 ) -> None:
     """Add the packed sums of a tile, one loss after the other, to those of a feature."""

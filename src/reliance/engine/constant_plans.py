@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-from numpy.typing import NDArray
 
 from reliance._core.arrays import Array, from_host, itemsize, namespace
+from reliance._core.kinds import HostArray
 from reliance.data.features import Feature
 from reliance.data.rows import Rows
+from reliance.engine import kernels
 from reliance.engine.stores import ArrayStore
 from reliance.plans import Rectangular
 from reliance.plans.protocol import Floats
@@ -42,7 +40,7 @@ class ConstantStore(ArrayStore):
     held: Array
 
     @classmethod
-    def over(cls, rows: Rows, held: NDArray[Any]) -> ConstantStore:
+    def over(cls, rows: Rows, held: HostArray) -> ConstantStore:
         """The same rows, with values that are on the host."""
         return cls(rows.flat, rows.shape, from_host(held, rows.xp, rows.device, rows.flat.dtype))
 
@@ -53,12 +51,12 @@ class ConstantStore(ArrayStore):
     def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
         ArrayStore(self.held, self.shape).swap(block, rows, d, feature, donors)
 
-    def operands(self, feature: Feature) -> Any:
+    def operands(self, feature: Feature) -> kernels.Operands:
         flat, columns = super().operands(feature)
         return flat, self.held, columns
 
     @property
-    def switched(self) -> Callable[[Any, Array, Array], Array]:
+    def switched(self) -> kernels.Switched:
         return held_rows
 
 

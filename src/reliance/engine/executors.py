@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,14 @@ from reliance._core.checks import warn
 from reliance._core.kinds import HostArray
 from reliance.data.features import Feature
 from reliance.engine import kernels
-from reliance.engine.kernels import Block, Lending, Part, Predict, RowShape
+from reliance.engine.kernels import Block, Lending, Operands, Part, Predict, RowShape
 from reliance.engine.places import Lenders, RowsAtPlaces, padded, padded_users
 from reliance.engine.problems import Problem
 from reliance.losses.functions import Loss, Metric
 from reliance.models.calling import Model, check_prediction, name_of
 from reliance.plans import Plan, Tile
 
+Answer = TypeVar("Answer")
 # Of traced functions: arrays of all losses; own predictions and slack; donors and their order; what sums depend on.
 Several: TypeAlias = tuple[Array, ...]
 Own: TypeAlias = tuple[Array, Array]
@@ -40,7 +41,7 @@ class Context(NamedTuple):
     losses: tuple[Loss | Metric, ...]
     shape: RowShape
     limit: int | None = None
-    switched: Callable[[Any, Array, Array], Block] | None = None
+    switched: kernels.Switched | None = None
 
 
 def predict_rows(model: Model, block: Block, limit: int | None) -> Array:
@@ -63,7 +64,7 @@ class Caller:
         self.limit = limit
         self.traceable = True
         self._errors = np.geterr() if errors is None else errors
-        self._compiled: dict[Any, Callable[..., Any]] = {}
+        self._compiled: dict[tuple[object, Context], Callable[..., Any]] = {}
         self._baked: tracing.Baked = {}
         self._halving = threading.Lock()
 
@@ -79,7 +80,7 @@ class Caller:
             except Exception as error:
                 self._recover(arrays.first(block).shape[0], tried, error)
 
-    def run(self, function: Callable[..., Any], context: Context, rows: int, data: tuple[Any, ...]) -> Any:
+    def run(self, function: Callable[..., Answer], context: Context, rows: int, data: tuple[object, ...]) -> Answer:
         """``function(context, predict, *data)``, compiled by JAX unless the model cannot be traced."""
         while True:
             here = context._replace(limit=self.limit)
@@ -89,7 +90,8 @@ class Caller:
                 if (function, here) not in self._compiled:
                     bound = _bind(function, here, self.model.predict)
                     self._compiled[function, here] = tracing.traced(bound, function.__name__.lstrip("_"), self._baked)
-                return self._compiled[function, here](*data)
+                found: Answer = self._compiled[function, here](*data)
+                return found
             except tracing.StaleError:
                 raise
             except Exception as error:
@@ -116,7 +118,7 @@ class Caller:
         warn(f"model {name_of(self.model.source)} cannot be traced by JAX and runs eagerly, which is slower: {reason}")
 
 
-def _bind(function: Callable[..., Any], context: Context, predict: Predict) -> Callable[..., Any]:
+def _bind(function: Callable[..., Answer], context: Context, predict: Predict) -> Callable[..., Answer]:
     """``function`` with its context and model."""
     model = Model(predict, predict)
     return partial(function, context, lambda block: predict_rows(model, block, context.limit))
@@ -277,7 +279,7 @@ class Traced:
     def __init__(self, problem: Problem, plan: Plan, base: Base, shape: tuple[int, int], call: Caller) -> None:
         self.problem, self.plan, self.base, self.call = problem, plan, base, call
         self.capacity = shape
-        self.last: tuple[Feature, Any] | None = None
+        self.last: tuple[Feature, Operands] | None = None
         self.orders = RowsAtPlaces(plan, self._upload)
 
     def open(self, tile: Tile) -> Opened:
@@ -309,8 +311,7 @@ class Traced:
         self.rows, self.donors = self._upload(padded(rows, b)), self.problem.store.replacements(rows, donors)
 
     def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
-        part: Part = self._run(_traced_part, self._data(feature))
-        return part
+        return self._run(_traced_part, self._data(feature))
 
     def intact(self, done: bool) -> None:
         """Arrays of JAX cannot be changed."""
@@ -328,13 +329,13 @@ class Traced:
         base = self.base
         return self._run(_traced_step, (*self._data(feature), base.losses, base.weights, opened.summed))
 
-    def _data(self, feature: Feature) -> tuple[Any, ...]:
+    def _data(self, feature: Feature) -> tuple[object, ...]:
         if self.last is None or self.last[0] is not feature:
             self.last = (feature, self.problem.store.operands(feature))
         own = (self.base.predictions, self.base.slack)
         return self.last[1], own, self.base.targets, self.rows, (self.donors, self.orders(feature))
 
-    def _run(self, function: Callable[..., Any], data: tuple[Any, ...]) -> Any:
+    def _run(self, function: Callable[..., Answer], data: tuple[object, ...]) -> Answer:
         store = self.problem.store
         context = Context(self.problem.losses, store.shape, switched=store.switched)
         return self.call.run(function, context, self.capacity[0] * self.capacity[1], data)
@@ -347,7 +348,7 @@ class Traced:
 
 
 def _traced_part(
-    context: Context, predict: Predict, operands: Any, own: Own, targets: Several, rows: Array, borrowed: Borrowed
+    context: Context, predict: Predict, operands: Operands, own: Own, targets: Several, rows: Array, borrowed: Borrowed
 ) -> Part:
     assert context.switched is not None
     xp = arrays.namespace(rows)
@@ -376,7 +377,7 @@ def _traced_join(
 def _traced_step(
     context: Context,
     predict: Predict,
-    operands: Any,
+    operands: Operands,
     own: Own,
     targets: Several,
     rows: Array,

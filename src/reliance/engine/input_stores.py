@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from reliance._core.arrays import Array, Device, Namespace
 from reliance._core.streams import Indices
@@ -125,7 +124,7 @@ class InputStore(Resident):
         return tuple(store.operands(own) for store, own in zip(self.stores, self._features(feature), strict=True))
 
     @property
-    def switched(self) -> Callable[[Any, Array, Array], tuple[Array, ...]]:
+    def switched(self) -> kernels.Switched:
         return kernels.switched_inputs
 
     def _with(self, flat: Array, change: Callable[[ArrayStore], ArrayStore]) -> InputStore:

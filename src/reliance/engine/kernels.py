@@ -16,8 +16,13 @@ from reliance.losses.outputs import is_whole
 
 # Of a row as the model takes it; of several inputs the shape of each.
 RowShape: TypeAlias = tuple[int, ...] | tuple[tuple[int, ...], ...]
+# What a traced block is made of: arrays, or for several inputs a tuple of them each.
+Operands: TypeAlias = tuple[Array, ...]
 # What a model is called with: an array of rows, or a tuple of them for several inputs.
 Block: TypeAlias = Array | tuple[Array, ...]
+
+# The pure function ``(operands, rows, donors) -> (b * d, ...)`` that makes a block.
+Switched: TypeAlias = Callable[[Operands, Array, Array], Block]
 
 
 def shaped(block: Block, shape: RowShape) -> Block:

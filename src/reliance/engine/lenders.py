@@ -6,7 +6,6 @@ Lenders are rows as the store has them, ``(m, P)``, or a tuple of such arrays fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -16,33 +15,36 @@ from reliance._core.run import Run
 from reliance._core.words import listed, shown
 from reliance.data import tables
 from reliance.data.checked_arrays import as_array
+from reliance.data.several_inputs import Name
 from reliance.engine.kernels import Block
 from reliance.engine.problems import Problem, behind
 
+# Inputs are called by their names; the only one by None.
 _HIDDEN = "hidden"  # activations, where they are measured beside the numbers of rows
 
 
-def _parts(problem: Problem) -> dict[Any, Array]:
+def _parts(problem: Problem) -> dict[Name, Array]:
     """The rows ``(n, P)``, of each input by its name."""
     whole = problem.store.whole
     if problem.rows.inputs is None:
+        assert not isinstance(whole, tuple)
         return {None: whole}
     return dict(zip(problem.rows.inputs.parts, whole, strict=True))
 
 
-def _touched(problem: Problem) -> dict[Any, list[int]]:
+def _touched(problem: Problem) -> dict[Name, list[int]]:
     """Of each input, the columns that some feature has."""
     inputs = problem.rows.inputs
     if inputs is None:
         return {None: sorted({column for feature in problem.features for column in feature.columns})}
-    columns: dict[Any, set[int]] = {name: set() for name in inputs.parts}
+    columns: dict[Name, set[int]] = {name: set() for name in inputs.parts}
     for feature in problem.features:
         for name, own in zip(inputs.parts, inputs.columns(feature), strict=True):
             columns[name].update(own)
     return {name: sorted(own) for name, own in columns.items()}
 
 
-def _block(parts: Mapping[Any, Array]) -> Block:
+def _block(parts: Mapping[Name, Array]) -> Block:
     return parts[None] if None in parts else tuple(parts.values())
 
 
@@ -78,7 +80,7 @@ def noise(problem: Problem) -> Block:
     """``n`` lines of independent normal numbers, with the mean and the standard deviation of each column."""
     order = list(_parts(problem))
 
-    def made(part: Array, name: Any) -> Array:
+    def made(part: Array, name: Name) -> Array:
         xp, dev = arrays.namespace(part), arrays.device(part)
         normal = streams.stream(problem.key, streams.NOISE, order.index(name)).standard_normal(tuple(part.shape))
         drawn = arrays.from_host(normal, xp, dev, part.dtype)
@@ -87,7 +89,7 @@ def noise(problem: Problem) -> Block:
     return _made(problem, "noise", made)
 
 
-def _made(problem: Problem, kind: str, made: Callable[[Array, Any], Array]) -> Block:
+def _made(problem: Problem, kind: str, made: Callable[[Array, Name], Array]) -> Block:
     check_numbers(problem, f"replace={shown(kind)}")
     found, touched = {}, _touched(problem)
     for name, part in _parts(problem).items():
@@ -103,7 +105,7 @@ def _made(problem: Problem, kind: str, made: Callable[[Array, Any], Array]) -> B
     return _block(found)
 
 
-def _input(name: Any) -> str:
+def _input(name: Name) -> str:
     return "X" if name is None or name == _HIDDEN else f"X[{shown(name)}]"
 
 
@@ -143,7 +145,7 @@ def of_function(problem: Problem, function: Callable[..., object]) -> Block:
     return given(problem, answer)
 
 
-def _by_input(problem: Problem, values: object) -> dict[Any, object]:
+def _by_input(problem: Problem, values: object) -> dict[Name, object]:
     inputs = problem.rows.inputs
     if tables.is_table(values):
         values = tables.read(values, "replace").array
@@ -168,7 +170,7 @@ def _by_input(problem: Problem, values: object) -> dict[Any, object]:
     return found
 
 
-def _lines(problem: Problem, values: object, name: Any) -> Array:
+def _lines(problem: Problem, values: object, name: Name) -> Array:
     """``(1 or n, P)`` beside the rows, in their dtype."""
     part, shape = _parts(problem)[name], _shape(problem, name)
     passed = np.asarray(values) if isinstance(values, int | float) else as_array(values, "replace")
@@ -184,12 +186,12 @@ def _lines(problem: Problem, values: object, name: Any) -> Array:
     return _beside(passed, part, "replace=", name)
 
 
-def _shape(problem: Problem, name: Any) -> tuple[int, ...]:
+def _shape(problem: Problem, name: Name) -> tuple[int, ...]:
     inputs = problem.rows.inputs
     return problem.rows.shape if inputs is None else tuple(inputs.parts[name].shape[1:])
 
 
-def _beside(values: Array, part: Array, what: str, name: Any) -> Array:
+def _beside(values: Array, part: Array, what: str, name: Name) -> Array:
     """Flat, on the device and in the dtype of the rows, if that changes no value."""
     xp, dev = arrays.namespace(part), arrays.device(part)
     if arrays.namespace(values) is xp and arrays.device(values) == dev:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from reliance.plans import Plan, Users
 class RowsAtPlaces:
     """The order of each feature's donors on the device, uploaded once; None: the plan's donors are row numbers."""
 
-    def __init__(self, plan: Plan, upload: Callable[[np.ndarray[Any, Any]], Array]) -> None:
+    def __init__(self, plan: Plan, upload: Callable[[HostArray], Array]) -> None:
         self.plan, self.upload = plan, upload
         self.known: dict[str, Array | None] = {}
 
@@ -31,7 +30,7 @@ class RowsAtPlaces:
 class Lenders:
     """What each feature is taken from by a plan's donors: the store, or the store with the feature's own order."""
 
-    def __init__(self, store: Store, plan: Plan, upload: Callable[[np.ndarray[Any, Any]], Array]) -> None:
+    def __init__(self, store: Store, plan: Plan, upload: Callable[[HostArray], Array]) -> None:
         self.store, self.plan, self.upload = store, plan, upload
         self.known: dict[str, Lender] = {}
 

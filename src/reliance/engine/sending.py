@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -28,12 +28,18 @@ from reliance._core.run import within_worker
 from reliance._core.words import short
 from reliance.models.calling import name_of
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer", covariant=True)
 Kept = TypeVar("Kept")
 Advance: TypeAlias = Callable[[int], None]
 # A job's key, its pickle or where that is, and its large arrays or where they are.
-Parcel: TypeAlias = tuple[str, Any, list[Any]]
+Parcel: TypeAlias = tuple[str, object, list[object]]
+# The same as a worker finds them.
+Pickled: TypeAlias = bytes | Path
+Large: TypeAlias = list[HostArray | Path]
 
 # Arrays of at least so many bytes are sent by themselves.
 _LARGE = 2**20
@@ -90,7 +96,7 @@ class Job(Protocol[Item, Answer]):
 class Sender(Protocol):
     """Puts jobs where workers find them."""
 
-    def send(self, job: Job[Any, Any]) -> Parcel: ...
+    def send(self, job: Job[Item, Answer]) -> Parcel: ...
 
 
 class Files:
@@ -100,7 +106,7 @@ class Files:
         self.folder, self.count = folder, itertools.count()
         self.known: dict[int, tuple[HostArray, Path]] = {}  # with the array, so that its identity is not used again
 
-    def send(self, job: Job[Any, Any]) -> Parcel:
+    def send(self, job: Job[Item, Answer]) -> Parcel:
         pickled, large = _packed(job)
         path = self.folder / f"{next(self.count)}.pickle"
         path.write_bytes(pickled)
@@ -120,44 +126,51 @@ def files() -> Iterator[Files]:
         yield Files(Path(folder))
 
 
+class DaskClient(Protocol):
+    """A client of a dask cluster."""
+
+    def scatter(self, value: object, /, *, broadcast: bool, hash: bool) -> object: ...
+    def nthreads(self) -> dict[str, int]: ...
+    def get_executor(self, *, pure: bool) -> Executor: ...
+
+
 class Scattered:
     """For the workers of a dask cluster: every one of them has a copy, so that a lost one takes nothing with it."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: DaskClient) -> None:
         self.client = client
-        self.known: dict[int, tuple[HostArray, Any]] = {}
+        self.known: dict[int, tuple[HostArray, object]] = {}
 
-    def send(self, job: Job[Any, Any]) -> Parcel:
+    def send(self, job: Job[Item, Answer]) -> Parcel:
         pickled, large = _packed(job)
         return uuid.uuid4().hex, self._put(pickled), [self._scattered(array) for array in large]
 
-    def _scattered(self, array: HostArray) -> Any:
+    def _scattered(self, array: HostArray) -> object:
         if id(array) not in self.known:
             self.known[id(array)] = array, self._put(array)
         return self.known[id(array)][1]
 
-    def _put(self, value: object) -> Any:
+    def _put(self, value: object) -> object:
         try:
             return self.client.scatter(value, broadcast=True, hash=False)
         except (OSError, RuntimeError, TimeoutError) as error:  # closed, gone, or without workers
             raise lost(error) from error
 
 
-def is_dask(workers: object) -> TypeGuard[Any]:
+def is_dask(workers: object) -> TypeIs[DaskClient]:
     """Whether it is a client of dask's, without importing it."""
     return all(callable(getattr(workers, name, None)) for name in ("scatter", "submit", "nthreads"))
 
 
-def as_executor(workers: Any) -> Executor:
+def as_executor(workers: Executor | DaskClient) -> Executor:
     """An executor as it is, a dask client as one."""
-    executor: Executor = workers.get_executor(pure=False) if is_dask(workers) else workers
-    return executor
+    return workers.get_executor(pure=False) if is_dask(workers) else workers
 
 
-def dask_workers(client: Any) -> int:
+def dask_workers(client: DaskClient) -> int:
     """How many items a cluster does at once."""
     try:
-        counts: dict[str, int] = client.nthreads()
+        counts = client.nthreads()
     except Exception as error:  # whatever a client says that is closed, or whose scheduler is gone
         raise lost(error) from error
     return max(1, sum(counts.values()))
@@ -192,7 +205,7 @@ def _pickler() -> type[pickle.Pickler]:
     return found
 
 
-def _packed(job: Job[Any, Any]) -> tuple[bytes, list[HostArray]]:
+def _packed(job: Job[Item, Answer]) -> tuple[bytes, list[HostArray]]:
     """The pickle of a job, and the large arrays that it names by their number."""
     large: dict[int, tuple[int, HostArray]] = {}
     base = _pickler()
@@ -203,7 +216,7 @@ def _packed(job: Job[Any, Any]) -> tuple[bytes, list[HostArray]]:
                 return None
             return large.setdefault(id(value), (len(large), value))[0]
 
-        def reducer_override(self, value: object) -> Any:
+        def reducer_override(self, value: object) -> object:
             if isinstance(value, types.ModuleType):  # namespaces of arrays
                 return importlib.import_module, (value.__name__,)
             return super().reducer_override(value)
@@ -216,7 +229,7 @@ def _packed(job: Job[Any, Any]) -> tuple[bytes, list[HostArray]]:
     return buffer.getvalue(), [array for _, array in large.values()]
 
 
-def _unsendable(job: Job[Any, Any], error: Exception) -> TypeError:
+def _unsendable(job: Job[Item, Answer], error: Exception) -> TypeError:
     what, reason = "the work", error
     for words, value in job.sent().items():
         try:
@@ -235,22 +248,22 @@ def _unsendable(job: Job[Any, Any], error: Exception) -> TypeError:
 
 
 class _Loader(pickle.Unpickler):
-    def __init__(self, pickled: bytes, large: list[Any]) -> None:
+    def __init__(self, pickled: bytes, large: Large) -> None:
         super().__init__(io.BytesIO(pickled))
         self.large = large
 
-    def persistent_load(self, number: Any) -> HostArray:
+    def persistent_load(self, number: int) -> HostArray:
         found = self.large[number]
         return np.asarray(np.load(found, mmap_mode="r")) if isinstance(found, Path) else found
 
 
 # The last job of this process, and for each of its threads a desk.
 _loading = threading.Lock()
-_last: tuple[str, Any] = ("", None)
+_last: tuple[str, Job[Any, Any] | None] = ("", None)
 _desks = threading.local()
 
 
-def _loaded(key: str, pickled: Any, large: list[Any]) -> Job[Any, Any]:
+def _loaded(key: str, pickled: Pickled, large: Large) -> Job[Any, object]:
     global _last
     with _loading:
         if _last[0] != key:
@@ -263,11 +276,12 @@ def _loaded(key: str, pickled: Any, large: list[Any]) -> Job[Any, Any]:
                     f"a worker process cannot load the work it was sent ({short(str(error), 120)}): model and losses "
                     "must be importable there, in the same versions"
                 ) from error
-        job: Job[Any, Any] = _last[1]
+        job = _last[1]
+        assert job is not None
         return job
 
 
-def perform(key: str, pickled: Any, large: list[Any], workers: int, item: Any) -> Any:
+def perform(key: str, pickled: Pickled, large: Large, workers: int, item: object) -> object:
     """One item of a job, in a worker process."""
     job = _loaded(key, pickled, large)
     if getattr(_desks, "key", "") != key:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from reliance._core.arrays import Array, Device, Namespace, is_mutable
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
+from reliance.engine import kernels
 from reliance.engine.kernels import RowShape
+
+# What a store allocates, and nobody else looks into: an array, a tuple of them, or a class of the store's own.
+StoreBlock: TypeAlias = Any
 
 
 class Lender(Protocol):
     """Takes a feature from donors."""
 
-    def swap(self, block: Any, rows: range, d: int, feature: Feature, donors: Any) -> None:
+    def swap(self, block: StoreBlock, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
         """Take a feature from donor rows: a range or (d,) of them for all rows, or an index array (b, d)."""
         ...
 
@@ -46,7 +49,7 @@ class Store(Lender, Protocol):
         """Some of the rows, to which all of them lend."""
         ...
 
-    def borrowing(self, lenders: Any) -> Store:
+    def borrowing(self, lenders: kernels.Block) -> Store:
         """The same rows, to which other rows lend: ``(m, P)``, or a tuple for several inputs, as `whole` has them."""
         ...
 
@@ -80,24 +83,24 @@ class Store(Lender, Protocol):
         """These features are replaced in the pass that comes; what is held for others may go."""
         ...
 
-    def allocate(self, rows: int) -> Any:
+    def allocate(self, rows: int) -> StoreBlock:
         """A block for that many rows."""
         ...
 
-    def repeat(self, block: Any, rows: range, d: int) -> None:
+    def repeat(self, block: StoreBlock, rows: range, d: int) -> None:
         """Write each of the rows d times."""
         ...
 
-    def gathered(self, index: Array) -> Any:
+    def gathered(self, index: Array) -> StoreBlock:
         """A new block of some rows, which may be named more than once."""
         ...
 
     @property
-    def whole(self) -> Any:
+    def whole(self) -> kernels.Block:
         """All rows, as `kernels.taken` takes some of them: ``(n, P)``, or a tuple for several inputs."""
         ...
 
-    def restore(self, block: Any, rows: range, d: int, feature: Feature) -> None:
+    def restore(self, block: StoreBlock, rows: range, d: int, feature: Feature) -> None:
         """Write the rows' own values back into a feature's columns."""
         ...
 
@@ -112,20 +115,20 @@ class Store(Lender, Protocol):
         """
         ...
 
-    def holds(self, block: Any, rows: range, d: int, feature: Feature | None) -> Array | None:
+    def holds(self, block: StoreBlock, rows: range, d: int, feature: Feature | None) -> Array | None:
         """0-d bool: a feature's columns, or all, are the rows' own; None if each `swap` writes all that is read."""
         ...
 
-    def model_input(self, block: Any, rows: int) -> Any:
+    def model_input(self, block: StoreBlock, rows: int) -> kernels.Block:
         """The first rows of a block, as the model takes them."""
         ...
 
-    def operands(self, feature: Feature) -> Any:
+    def operands(self, feature: Feature) -> kernels.Operands:
         """What ``switched`` needs of a feature, as arrays of the same shapes for every feature."""
         ...
 
     @property
-    def switched(self) -> Callable[[Any, Array, Array], Array]:
+    def switched(self) -> kernels.Switched:
         """The pure function ``(operands, rows, donors) -> (b * d, ...)`` that makes a block."""
         ...
 

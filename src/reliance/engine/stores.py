@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from reliance.engine import kernels
 from reliance.engine.store_protocol import Lender as Lender
 from reliance.engine.store_protocol import Resident as Resident
 from reliance.engine.store_protocol import Store as Store
+from reliance.engine.store_protocol import StoreBlock as StoreBlock
 
 # Numbers that are compared at a time: the answers need room, too.
 _COMPARED = 2**20
@@ -159,7 +159,7 @@ class ArrayStore(Resident):
         return self.flat, from_host(chosen, self.xp, self.device)
 
     @property
-    def switched(self) -> Callable[[Any, Array, Array], Array]:
+    def switched(self) -> kernels.Switched:
         return kernels.switched_operands
 
 
@@ -170,7 +170,7 @@ class AtPlaces:
     store: Store
     order: Array
 
-    def swap(self, block: Any, rows: range, d: int, feature: Feature, donors: Array) -> None:
+    def swap(self, block: StoreBlock, rows: range, d: int, feature: Feature, donors: Array) -> None:
         self.store.swap(block, rows, d, feature, kernels.at_places(self.order, donors))
 
 
@@ -253,11 +253,11 @@ class Scrambled(_Replaced):
         lent = self.xp.take(self.given, self.xp.reshape(donors, (-1,)), axis=0)
         self._write(block, kept + self.xp.reshape(lent, (-1, d, lent.shape[1])))
 
-    def operands(self, feature: Feature) -> Any:
+    def operands(self, feature: Feature) -> kernels.Operands:
         return (self.flat, self.kept, self.given, *self._chosen())
 
     @property
-    def switched(self) -> Callable[[Any, Array, Array], Array]:
+    def switched(self) -> kernels.Switched:
         return kernels.scrambled_rows
 
 
@@ -281,11 +281,11 @@ class Thresholded(Scrambled):
         low, high = (self.xp.full((), v, dtype=self.flat.dtype, device=self.device) for v in (self.low, self.high))
         return low, high
 
-    def operands(self, feature: Feature) -> Any:
+    def operands(self, feature: Feature) -> kernels.Operands:
         return (*super().operands(feature), *self._levels())
 
     @property
-    def switched(self) -> Callable[[Any, Array, Array], Array]:
+    def switched(self) -> kernels.Switched:
         return kernels.thresholded_rows
 
 
@@ -295,7 +295,7 @@ class Values(_Replaced):
 
     drawn: Callable[[range, Array], Array]
 
-    def replacements(self, rows: range, numbers: Any) -> Array:
+    def replacements(self, rows: range, numbers: Array) -> Array:
         """``(b, d, g)``, in the dtype of the rows."""
         made = self.xp.astype(self.drawn(rows, numbers[: len(rows), ...]), self.flat.dtype, copy=False)
         if numbers.shape[0] == len(rows):
@@ -303,12 +303,12 @@ class Values(_Replaced):
         repeated = np.minimum(np.arange(numbers.shape[0]), len(rows) - 1)
         return self.xp.take(made, from_host(repeated, self.xp, self.device, index_dtype(self.xp)), axis=0)
 
-    def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: Any) -> None:
+    def swap(self, block: Array, rows: range, d: int, feature: Feature, donors: Array) -> None:
         self._write(block, donors)
 
-    def operands(self, feature: Feature) -> Any:
+    def operands(self, feature: Feature) -> kernels.Operands:
         return (self.flat, *self._chosen())
 
     @property
-    def switched(self) -> Callable[[Any, Array, Array], Array]:
+    def switched(self) -> kernels.Switched:
         return kernels.written_operands

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +12,7 @@ from reliance._core.arrays import Array, Device, Namespace
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 from reliance.data.streamed import Streamed
+from reliance.engine import kernels
 from reliance.engine.stores import AtPlaces, Lender, Store, same_rows
 
 
@@ -107,7 +106,7 @@ class StreamedStore:
     def lending(self, ids: Indices) -> Store:
         return dataclasses.replace(self, rows=self.rows.some(ids), own=self.own.some(ids))
 
-    def borrowing(self, lenders: Any) -> Store:
+    def borrowing(self, lenders: kernels.Block) -> Store:
         self.own.refuse("rl.Donors of other rows")
 
     def lend(self, features: tuple[Feature, ...]) -> None:
@@ -123,7 +122,7 @@ class StreamedStore:
         return Block(self.own.as_array()[arrays.to_host(index), :])
 
     @property
-    def whole(self) -> Any:
+    def whole(self) -> kernels.Block:
         self.own.refuse("what replaces features by values, or traces the model,")
 
     def replacements(self, rows: range, numbers: range | Array) -> range | Array:
@@ -167,9 +166,9 @@ class StreamedStore:
     def _cube(self, block: Block, b: int, d: int) -> Array:
         return self.own.xp.reshape(block.values[: b * d, :], (b, d, self.width))
 
-    def operands(self, feature: Feature) -> Any:
+    def operands(self, feature: Feature) -> kernels.Operands:
         self.own.refuse("what replaces features by values, or traces the model,")
 
     @property
-    def switched(self) -> Callable[[Any, Array, Array], Array]:
+    def switched(self) -> kernels.Switched:
         self.own.refuse("what replaces features by values, or traces the model,")

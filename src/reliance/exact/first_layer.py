@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -106,7 +105,7 @@ class PreactivationStore(Resident):
     def lending(self, ids: Indices) -> Store:
         raise TypeError("pre-activations are exchanged between all rows")
 
-    def borrowing(self, lenders: Array) -> Store:
+    def borrowing(self, lenders: kernels.Block) -> Store:
         raise TypeError("pre-activations are exchanged between all rows")
 
     def gathered(self, index: Array) -> Array:
@@ -129,7 +128,7 @@ class PreactivationStore(Resident):
         return last[1]
 
     @property
-    def switched(self) -> Callable[[tuple[Array, Array], Array, Array], Array]:
+    def switched(self) -> kernels.Switched:
         return kernels.summed_rows
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -16,6 +16,7 @@ from reliance._core import arrays
 from reliance._core.kinds import Array, Device, Namespace
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
+from reliance.engine import kernels
 from reliance.engine.stores import AtPlaces, Lender, Resident, Store
 from reliance.exact import panels
 from reliance.models import kernel_machines
@@ -202,7 +203,7 @@ class KernelStore(Resident):
     def lending(self, ids: Indices) -> Store:
         raise TypeError("raw outputs are exchanged between all rows")
 
-    def borrowing(self, lenders: Any) -> Store:
+    def borrowing(self, lenders: kernels.Block) -> Store:
         raise TypeError("raw outputs are exchanged between all rows")
 
     def gathered(self, index: Array) -> Array:
@@ -221,7 +222,7 @@ class KernelStore(Resident):
         return last[1]
 
     @property
-    def switched(self) -> Callable[[Any, Array, Array], Array]:
+    def switched(self) -> kernels.Switched:
         return products
 
 

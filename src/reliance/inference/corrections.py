@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,7 +187,7 @@ def _along(like: Array, a: int, step: float) -> Array:
     return xp.zeros_like(like) + arrays.from_host(unit, xp, arrays.device(like), like.dtype)
 
 
-def _host(x: Any) -> Floats:
+def _host(x: Array) -> Floats:
     return np.asarray(arrays.to_host(x), dtype=np.float64)
 
 

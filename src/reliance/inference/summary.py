@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from reliance._core.checks import warn
@@ -90,7 +90,7 @@ class Summary:
         return dataclasses.replace(found, influence=None if found.influence is None else wider * found.influence)
 
 
-def check_known(value: Any, choices: tuple[str, ...], name: str) -> None:
+def check_known(value: object, choices: tuple[str, ...], name: str) -> None:
     """One of a few names, or an error that lists them."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name}={shown(value)} is not known: use one of {', '.join(map(repr, choices))}")
@@ -195,7 +195,7 @@ def summarize(
 # Intervals
 
 
-def check_level(level: Any) -> None:
+def check_level(level: object) -> None:
     """A confidence level: a number between 0 and 1."""
     if isinstance(level, bool) or not isinstance(level, float | int | np.floating | np.integer):
         raise TypeError(f"level={shown(level)} is not a number: give a confidence level between 0 and 1, such as 0.95")
@@ -210,7 +210,7 @@ def t_quantile(level: float, df: Any) -> Any:
     return quantile if np.ndim(df) else float(quantile)
 
 
-def satterthwaite(variances: Sequence[Any], freedoms: Sequence[Any]) -> Floats:
+def satterthwaite(variances: Sequence[ArrayLike], freedoms: Sequence[ArrayLike | None]) -> Floats:
     """The degrees of freedom of a sum of independent variances, each estimated with its own; elementwise."""
     parts = np.stack(np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in variances)))
     df = np.stack(np.broadcast_arrays(parts[0], *(np.asarray(f, dtype=np.float64) for f in freedoms))[1:])

@@ -85,7 +85,7 @@ def of_others(loss: Any) -> Passed | None:
     return Passed(own, name, ignored, "torch")
 
 
-def _check_two(function: Callable[..., Any], name: str, given: set[str]) -> None:
+def _check_two(function: Callable[..., object], name: str, given: set[str]) -> None:
     """It takes a prediction and labels, and needs nothing else."""
     try:
         parameters = inspect.signature(function).parameters.values()

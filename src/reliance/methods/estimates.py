@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from reliance._core import calls
 from reliance._core.checks import collecting
@@ -39,7 +38,7 @@ class Estimate:
         return f"{size}, about {spoken(self.seconds)} with one worker, {self.memory / 1e6:,.0f} MB each"
 
 
-def estimate(method: Callable[..., Any], *arguments: Any, **options: Any) -> Estimate:
+def estimate(method: Callable[..., object], *arguments: object, **options: object) -> Estimate:
     """What a call would take: units, model rows, memory and time. The model sees the rows as they are, and no others.
 
     Parameters

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import streams
 from reliance._core.arrays import Array, namespace, to_host
+from reliance._core.kinds import HostArray
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
 
@@ -47,7 +47,7 @@ class Orders:
 
     n: int
     key: int
-    values: Callable[[Feature], NDArray[Any]]
+    values: Callable[[Feature], HostArray]
     limit: int = 2**27
     _kept: OrderedDict[Feature, NDArray[np.uint32]] = field(default_factory=OrderedDict, repr=False)
 
@@ -56,7 +56,7 @@ class Orders:
         """Of the columns of ``flat (n, P)``, on any device."""
         xp = namespace(flat)
 
-        def values(feature: Feature) -> NDArray[Any]:
+        def values(feature: Feature) -> HostArray:
             return to_host(xp.concat([flat[:, run] for run in feature.runs], axis=1))
 
         return cls(int(flat.shape[0]), key, values)
@@ -82,7 +82,7 @@ class Orders:
         return each * (4 + min(features, max(1, self.limit // each)))
 
 
-def by_values(values: NDArray[Any], ties: Indices) -> Indices:
+def by_values(values: HostArray, ties: Indices) -> Indices:
     """``(n,)``: the rows of ``values (n, g)`` in an order in which neighbours are alike.
 
     ``ties (n,)``: all rows in the order in which equal ones are put.
@@ -100,13 +100,13 @@ def by_values(values: NDArray[Any], ties: Indices) -> Indices:
     return ties[_tree_order(ranks) if width <= 3 else _curve_order(ranks)]
 
 
-def _all_differ(ordered: NDArray[Any]) -> bool:
+def _all_differ(ordered: HostArray) -> bool:
     """Whether no two of the sorted values are equal; missing values, which come last, are."""
     several_missing = len(ordered) > 1 and ordered[-2] != ordered[-2]
     return not several_missing and not bool(np.any(ordered[1:] == ordered[:-1]))
 
 
-def dense_ranks(column: NDArray[Any]) -> NDArray[np.float64]:
+def dense_ranks(column: HostArray) -> NDArray[np.float64]:
     """``(n,)`` in [0, 1): the share of smaller values and half of the equal ones; missing values are the largest."""
     order = np.argsort(column, kind="stable")
     ordered = column[order]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -237,7 +237,7 @@ def tiles(plan: Plan, shape: tuple[int, int], part: Tile | None = None) -> Itera
                 yield Tile(strip, range(left, min(left + d, last)))
 
 
-def is_plan(x: Any) -> TypeGuard[Plan]:
+def is_plan(x: object) -> TypeGuard[Plan]:
     """Whether it says which row lends to which."""
     return callable(getattr(x, "donors", None)) and callable(getattr(x, "variance", None))
 

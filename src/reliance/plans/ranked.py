@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from reliance._core import streams
 from reliance._core.kinds import HostArray
@@ -111,11 +111,11 @@ class Ranked(Drawn):
             return _of_tile(tables.signs, tile.rows, tile.columns)
         return np.asarray(self._columns(tile.columns, tile.rows, self.windows.row_signs, np.int8))
 
-    def _columns(self, columns: range, rows: range, made: Callable[[int], NDArray[Any]], dtype: Any) -> Any:
+    def _columns(self, columns: range, rows: range, made: Callable[[int], HostArray], dtype: DTypeLike) -> HostArray:
         """Some rows of what is made draw by draw; the last draw is kept, because its blocks come one after another."""
         found = np.empty((len(rows), len(columns)), dtype=dtype)
         for place, k in enumerate(columns):
-            last: tuple[int, NDArray[Any]] | None = self.__dict__.get(made.__name__)
+            last: tuple[int, HostArray] | None = self.__dict__.get(made.__name__)
             if last is None or last[0] != k:
                 last = (k, made(k))
                 self.__dict__[made.__name__] = last

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,9 +99,9 @@ def _line(
     x: Floats,
     y: Floats,
     joined: NDArray[np.bool_],
-    line: dict[str, Any],
-    dots: dict[str, Any],
-    **looks: Any,
+    line: Mapping[str, object],
+    dots: Mapping[str, object],
+    **looks: object,
 ) -> list[Line2D]:
     """A line through the values that are joined, dots at the others; the first of what was drawn."""
     drawn = [

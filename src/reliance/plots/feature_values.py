@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reliance._core import arrays
+from reliance._core.kinds import HostArray
 from reliance._core.words import listed, short, shown
 from reliance.data import checked_arrays, tables
 from reliance.data.features import column_names
@@ -28,7 +27,7 @@ class Columns:
     coded : dict from columns to the texts of their codes
     """
 
-    array: NDArray[Any]
+    array: HostArray
     places: dict[str, int]
     coded: dict[int, tuple[str, ...]]
 
@@ -48,7 +47,7 @@ class Columns:
         return "missing" if np.isnan(value) else f"{value:.4g}"
 
 
-def read(X: Any, names: Sequence[str] | None, features: Sequence[str], n: int) -> Columns:
+def read(X: object, names: Sequence[str] | None, features: Sequence[str], n: int) -> Columns:
     """Find the columns of features by name, in the X that they were measured on.
 
     By name and not by place, because a result may be ranked, or be of a few columns only.
@@ -86,7 +85,7 @@ def read(X: Any, names: Sequence[str] | None, features: Sequence[str], n: int) -
     return Columns(array, places, coded)
 
 
-def check_no_names(X: Any, names: Any) -> None:
+def check_no_names(X: object, names: object) -> None:
     """Names of no columns are a mistake."""
     if X is None and names is not None:
         raise ValueError(f"names={shown(names)} are those of X's columns: pass X= too, or leave them out")

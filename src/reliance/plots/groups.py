@@ -156,7 +156,11 @@ def _marks(marks: Marks | None, shape: tuple[int, ...]) -> dict[str, Floats]:
 
 
 def together(
-    results: Mapping[str, Any], by: str, kind: str | None, ax: Any, options: Mapping[str, Any]
+    results: Mapping[str, Any],
+    by: str,
+    kind: str | None,
+    ax: Axes | Sequence[Axes] | None,
+    options: Mapping[str, object],
 ) -> Axes | NDArray[np.object_]:
     """One figure of several results: bars side by side on one scale, or with a scale each; else Axes for each."""
     ones = list(results.values())
@@ -187,14 +191,16 @@ def _comparable(ones: Sequence[Any]) -> bool:
     return all(all(hasattr(one, name) for name in fields) for one in ones) and len({one.names for one in ones}) == 1
 
 
-def _check_then_panels(results: Mapping[str, Compared], ax: Any, options: Mapping[str, Any]) -> NDArray[np.object_]:
+def _check_then_panels(results: Mapping[str, Compared], ax: object, options: Mapping[str, Any]) -> NDArray[np.object_]:
     for name in options:
         if name not in ("level", "most"):
             raise TypeError(f"kind='bar' has no option {shown(name)}: it takes level, most")
     return panels(results, ax, **options)
 
 
-def panels(results: Mapping[str, Compared], ax: Any = None, level: float = 0.95, most: int = 30) -> NDArray[np.object_]:
+def panels(
+    results: Mapping[str, Compared], ax: object = None, level: float = 0.95, most: int = 30
+) -> NDArray[np.object_]:
     """Axes for each result, each with a scale of its own; the features are in the same places in all of them."""
     ones = list(results.values())
     nulls = np.asarray([inference.null_value(one.compare) for one in ones])

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reliance import inference
 from reliance._core import arrays
+from reliance._core.kinds import HostArray
 from reliance._core.words import listed, shown
 from reliance.data.features import column_names
 from reliance.plots import style, wording
@@ -26,7 +26,7 @@ def image(
     result: Importance,
     ax: Axes | None = None,
     shape: Sequence[int] | None = None,
-    mask: Any = None,
+    mask: object = None,
     names: Sequence[str] | None = None,
 ) -> Axes:
     """The value of each pixel where it is in the picture; blue above no importance, red below, grey if not measured.
@@ -55,7 +55,7 @@ def local_image(
     ax: Axes | None = None,
     row: int | None = None,
     shape: Sequence[int] | None = None,
-    mask: Any = None,
+    mask: object = None,
     names: Sequence[str] | None = None,
 ) -> Axes:
     """The values of one row as a picture; ``row`` may be left out if there is one only. Else as in `image`."""
@@ -95,7 +95,9 @@ def _draw(values: Floats, ax: Axes | None, null: float, what: str, title: str, c
 # Where features are
 
 
-def _picture(names: tuple[str, ...], values: Floats, shape: Any, mask: Any, pixels: Sequence[str] | None) -> Floats:
+def _picture(
+    names: tuple[str, ...], values: Floats, shape: object, mask: object, pixels: Sequence[str] | None
+) -> Floats:
     """The values where they are, (height, width); by name, because a result may be ranked or of some pixels only."""
     if (shape is None) == (mask is None):
         raise ValueError(
@@ -137,12 +139,12 @@ def _checked_shape(shape: Any) -> tuple[int, int]:
     return sizes[0], sizes[1]
 
 
-def _of_mask(names: tuple[str, ...], values: Floats, mask: Any, pixels: Sequence[str] | None) -> Floats:
+def _of_mask(names: tuple[str, ...], values: Floats, mask: object, pixels: Sequence[str] | None) -> Floats:
     if pixels is not None:
         raise ValueError("names= are of pixels, and mask= has groups of them: leave one out")
     if not arrays.is_array(mask) and not isinstance(mask, list | tuple):
         raise TypeError(f"mask={shown(mask)} is not an array: pass the integer mask that was measured as features=")
-    host: NDArray[Any] = arrays.to_host(mask) if arrays.is_array(mask) else np.asarray(mask)
+    host: HostArray = arrays.to_host(mask) if arrays.is_array(mask) else np.asarray(mask)
     if host.ndim == 3 and 1 in (host.shape[0], host.shape[2]):
         host = host[0] if host.shape[0] == 1 else host[:, :, 0]
     elif host.ndim == 3:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Kinds = Mapping[str, Callable[..., "Axes"]]
 
 
-def draw(kinds: Kinds, kind: str | None, result: object, ax: Axes | None, options: Mapping[str, Any]) -> Axes:
+def draw(kinds: Kinds, kind: str | None, result: object, ax: Axes | None, options: Mapping[str, object]) -> Axes:
     """Draw a result as one of the kinds that it has; the names of options are checked."""
     if not isinstance(kind, str) or kind not in kinds:
         raise ValueError(f"kind={shown(kind)} is not known: use one of {', '.join(map(repr, kinds))}")
@@ -31,7 +31,7 @@ def draw(kinds: Kinds, kind: str | None, result: object, ax: Axes | None, option
 
 
 def side_by_side(
-    results: Mapping[str, Any], chosen: Mapping[str, Any], ax: Any, options: Mapping[str, Any]
+    results: Mapping[str, Any], chosen: Mapping[str, str], ax: object, options: Mapping[str, object]
 ) -> NDArray[np.object_]:
     """Each result in Axes of its own, below its name; their array."""
     if ax is None:
@@ -47,7 +47,7 @@ def side_by_side(
     return places
 
 
-def one_for_each(ax: Any, many: int) -> NDArray[np.object_]:
+def one_for_each(ax: object, many: int) -> NDArray[np.object_]:
     """The given Axes as an array, one for each result."""
     places = np.atleast_1d(np.asarray(ax, dtype=object))
     if places.shape != (many,):

@@ -95,7 +95,7 @@ def waterfall(
     ax: Axes | None = None,
     row: int | None = None,
     most: int = 12,
-    X: Any = None,
+    X: object = None,
     names: Sequence[str] | None = None,
     start: float | None = None,
 ) -> Axes:
@@ -161,7 +161,7 @@ def _level(ax: Axes, at: float, words: str, top: bool) -> None:
 
 
 def _steps(
-    result: LocalImportance, row: int, most: int, X: Any, names: Sequence[str] | None, start: float | None
+    result: LocalImportance, row: int, most: int, X: object, names: Sequence[str] | None, start: float | None
 ) -> _Steps:
     feature_values.check_no_names(X, names)
     place = result.position(row)

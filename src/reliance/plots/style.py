@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reliance._core.kinds import HostArray
 from reliance._core.words import shown
 from reliance.plots import wording
 
@@ -68,7 +69,7 @@ def subplots(width: float, height: float, many: int, share: bool = False) -> NDA
     return np.asarray(made[0], dtype=object)
 
 
-def count(most: Any, there: int, name: str = "most") -> int:
+def count(most: object, there: int, name: str = "most") -> int:
     """How many of those that are there to draw."""
     if isinstance(most, bool) or not isinstance(most, int | np.integer):
         raise TypeError(f"{name}={shown(most)} is not an integer: give how many to draw")
@@ -77,7 +78,7 @@ def count(most: Any, there: int, name: str = "most") -> int:
     return min(int(most), there)
 
 
-def largest(values: Floats, most: Any) -> Places:
+def largest(values: Floats, most: object) -> Places:
     """The places of the largest values, in their order; unknown ones come last."""
     order = np.argsort(-values, kind="stable")
     return order[: count(most, len(values))]
@@ -164,7 +165,7 @@ def legend(ax: Axes, handles: Sequence[Artist], names: Sequence[str], title: str
     ax.legend(handles, shown, title=title, frameon=False, fontsize="small", ncols=columns, alignment="left", **place)
 
 
-def fill(index: int) -> dict[str, Any]:
+def fill(index: int) -> dict[str, object]:
     """How to fill the bars of one of several sets: a colour, and a hatch when colours run out."""
     return {
         "facecolor": COLOURS[index % len(COLOURS)],
@@ -178,7 +179,7 @@ def fill(index: int) -> dict[str, Any]:
 # Uncertainty
 
 
-def whiskers(ax: Axes, places: NDArray[Any], ends: Floats, colour: str = INK, zorder: float = 2.0) -> None:
+def whiskers(ax: Axes, places: HostArray, ends: Floats, colour: str = INK, zorder: float = 2.0) -> None:
     """Lines between known ends (p, 2), with caps; an infinite end is an arrow at the edge of the axes."""
     known = ~np.isnan(ends).any(axis=1)
     if not known.any():
@@ -208,7 +209,7 @@ def whiskers(ax: Axes, places: NDArray[Any], ends: Floats, colour: str = INK, zo
     ax.plot(caps.T.reshape(-1), np.tile(places, 2), "|", **size, **looks)
 
 
-def _halo(width: float) -> list[Any]:
+def _halo(width: float) -> list[object]:
     """A white rim, on which a line is seen whatever lies below it."""
     from matplotlib import patheffects
 
@@ -220,7 +221,7 @@ def stretch(values: Floats, null: float) -> Floats:
     return np.where(np.isfinite(values), values - null, 0.0)
 
 
-def colour_limit(values: NDArray[Any], null: float) -> float:
+def colour_limit(values: HostArray, null: float) -> float:
     """How far the colours of signed values reach to either side of no importance."""
     finite = np.abs(values[np.isfinite(values)] - null)
     return float(finite.max(initial=0.0)) or 1.0

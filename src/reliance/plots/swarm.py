@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class _Points:
 
 
 def row_swarm(
-    result: Importance, ax: Axes | None = None, X: Any = None, names: Sequence[str] | None = None, most: int = 20
+    result: Importance, ax: Axes | None = None, X: object = None, names: Sequence[str] | None = None, most: int = 20
 ) -> Axes:
     """A point for each row and feature at what the row contributes, most important feature on top.
 
@@ -67,7 +67,11 @@ def row_swarm(
 
 
 def local_swarm(
-    result: LocalImportance, ax: Axes | None = None, X: Any = None, names: Sequence[str] | None = None, most: int = 20
+    result: LocalImportance,
+    ax: Axes | None = None,
+    X: object = None,
+    names: Sequence[str] | None = None,
+    most: int = 20,
 ) -> Axes:
     """A point for each row and feature, the features with the largest mean size on top; options as in `row_swarm`."""
     points = _Points(result.names, result.values.T, result._sizes(), result.rows, result.n)
@@ -87,7 +91,7 @@ def local_swarm(
 
 
 def _swarm(
-    points: _Points, ax: Axes | None, X: Any, names: Sequence[str] | None, most: int
+    points: _Points, ax: Axes | None, X: object, names: Sequence[str] | None, most: int
 ) -> tuple[Axes, Places, str]:
     """The points, their colours, and what must be said of them."""
     feature_values.check_no_names(X, names)
@@ -161,7 +165,7 @@ def offsets(values: Floats, low: float, high: float) -> Floats:
     return np.asarray(steps * min(0.09, 0.8 / max(int(counts.max(initial=1)), 1)), dtype=np.float64)
 
 
-def _scale(ax: Axes, drawn: Any) -> None:
+def _scale(ax: Axes, drawn: object) -> None:
     """The colours, from low to high: each feature has its own."""
     bar = ax.figure.colorbar(drawn, ax=ax, aspect=30, fraction=0.05)
     bar.set_ticks([0.0, 1.0], labels=["low", "high"])

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 from reliance._core import streams
 from reliance._core.words import short
-from reliance.data import tables
 from reliance.data.checked_arrays import as_array
+from reliance.data.passed import FeaturesLike
 from reliance.methods.extrapolation import extrapolation_check
 from reliance.methods.replacement import model_reliance
 from reliance.rashomon.model_classes import LinearClass
 from reliance.rashomon.reliance import model_class_reliance
-from reliance.refit.splits import take
+from reliance.refit.splits import is_table, take
 from reliance.report import figures, html, wording
 from reliance.report.html import Html, element, join, number, paragraph
-from reliance.report.measured import Part
+from reliance.report.measured import Part, known_importance
 from reliance.report.question import DoesNotApply, Question
+from reliance.results.base import Result
 from reliance.results.curves import Curve
 from reliance.results.importance import Importance
 
@@ -33,9 +34,15 @@ _FREE_ROWS = 5000
 _MANY_COLUMNS = 20
 
 
-def extrapolation(question: Question, before: Mapping[str, Any]) -> Part:
+class _Named(TypedDict):
+    features: FeaturesLike
+    names: Sequence[str] | None
+    rng: int
+
+
+def extrapolation(question: Question, before: Mapping[str, Result]) -> Part:
     """Whether replaced rows are like real ones."""
-    options = {"features": question.features, "names": question.names, "rng": question.key}
+    options: _Named = {"features": question.features, "names": question.names, "rng": question.key}
     found = extrapolation_check(question.X, **options)
     result = found.ranked()
     columns = html.columns(
@@ -89,9 +96,9 @@ def extrapolation(question: Question, before: Mapping[str, Any]) -> Part:
 # Curves
 
 
-def curves(question: Question, before: Mapping[str, Any]) -> Part:
+def curves(question: Question, before: Mapping[str, Result]) -> Part:
     """How the mean prediction follows the most important features."""
-    importance = before.get("importance")
+    importance = known_importance(before)
     chosen = [name for name in question.most_important(importance, CURVES) if _is_single(question, name)]
     if not chosen:
         raise DoesNotApply("curves are of single columns of one array or table, and no such feature was measured")
@@ -147,7 +154,7 @@ def _measured(question: Question, chosen: list[str], rows: int) -> Importance:
     X, y = question.X, question.y
     if rows < question.rows.n:
         ids = np.sort(streams.ordering(question.key, question.rows.n, 0)[:rows])
-        X = take(X if tables.is_table(X) else as_array(X, "X"), ids)
+        X = take(X if is_table(X) else as_array(X, "X"), ids)
         y = None if y is None else take(as_array(y, "y"), ids)
     options = {"features": question.only(chosen), "keep": "curves", **question.shared}
     # A metric of all rows needs every pair by itself; a curve needs no loss at all.
@@ -178,18 +185,19 @@ def _curve_words(name: str, curve: Curve, output: int | None) -> str:
 # Every good linear model
 
 
-def linear_class(question: Question, before: Mapping[str, Any]) -> Part:
+def linear_class(question: Question, before: Mapping[str, Result]) -> Part:
     """The range of reliance over all linear models that predict these rows well."""
     _check_regression(question, before)
-    options = {"features": question.features, "names": question.names, "rng": question.key}
+    options: _Named = {"features": question.features, "names": question.names, "rng": question.key}
     run = None if question.run is None else replace(question.run, workers=None)
-    result = model_class_reliance(LinearClass(), question.X, question.y, epsilon=EPSILON, run=run, **options)
+    y = question.y  # of rows that come with their labels there may be none
+    result = model_class_reliance(LinearClass(), question.X, y, epsilon=EPSILON, run=run, **options)  # type: ignore[arg-type]
     shown = result._taken(np.argsort(-result.achieved_lower, kind="stable"))
     parts = [
         ("Least", "Loss with values from other rows over loss, for the model that relies least.", shown.lower),
         ("Most", "The same for the model that relies most.", shown.upper),
     ]
-    importance, mine = before.get("importance"), ""
+    importance, mine = known_importance(before), ""
     if importance is not None:
         own = dict(zip(importance.names, importance.replaced_risk / importance.base_risk, strict=True))
         parts.append(("This model", "The same for the model of this report.", np.array([own[k] for k in shown.names])))
@@ -216,9 +224,9 @@ def linear_class(question: Question, before: Mapping[str, Any]) -> Part:
     return Part(result, join([lead, picture, table]), call, findings)
 
 
-def _check_regression(question: Question, before: Mapping[str, Any]) -> None:
+def _check_regression(question: Question, before: Mapping[str, Result]) -> None:
     """Whether linear models of these rows are a context for the importances."""
-    rows, found = question.rows, before.get("importance")
+    rows, found = question.rows, known_importance(before)
     loss = question.loss_name if found is None else found.loss
     if loss != "squared_error" or rows.y is None or len(rows.y.shape) > 1:
         raise DoesNotApply("it is for regression: one number per row to predict, measured by squared error")

@@ -20,6 +20,7 @@ from reliance.report import figures, html, wording
 from reliance.report.html import Html, join, number, paragraph
 from reliance.report.question import REST, Question
 from reliance.report.wording import ALPHA, LEVEL
+from reliance.results.base import Result
 from reliance.results.comparisons import RelativeImportance
 from reliance.results.importance import Importance
 
@@ -39,14 +40,20 @@ GIVEN_FEATURES = 10  # the most important ones; each is measured again for every
 class Part:
     """What a section found: the result, its part of the page, sentences for the summary, and how to repeat it."""
 
-    result: Any
+    result: Result
     body: Html
     call: str
     findings: tuple[Html, ...] = ()
     cautions: tuple[Html, ...] = ()
 
 
-def importance(question: Question, before: Mapping[str, Any]) -> Part:
+def known_importance(before: Mapping[str, Result]) -> Importance | None:
+    """What the section of that name has found, if it was made."""
+    found = before.get("importance")
+    return found if isinstance(found, Importance) else None
+
+
+def importance(question: Question, before: Mapping[str, Result]) -> Part:
     """How much worse the model predicts with the values of a feature taken from other rows."""
     options = {"draws": question.draws, "features": question.features, **question.shared}
     found = permutation_importance(question.model, question.X, question.y, **options)
@@ -96,7 +103,7 @@ def _pixels(question: Question, result: Importance) -> Html | None:
     if len(question.rows.shape) != 2:
         return None
     if question.features is None:
-        where: dict[str, Any] = {"shape": question.rows.shape, "names": question.names}
+        where: dict[str, object] = {"shape": question.rows.shape, "names": question.names}
     elif arrays.is_array(question.features) and len(question.features.shape) == 2:
         where = {"mask": question.features}
     else:
@@ -152,7 +159,7 @@ def _importance_cautions(result: Importance) -> tuple[Html, ...]:
     return (join(["The model predicts better without the own values of ", wording.names(harm), "."]),)
 
 
-def splits(question: Question, before: Mapping[str, Any]) -> Part:
+def splits(question: Question, before: Mapping[str, Result]) -> Part:
     """What the model uses on its training rows against what helps on these."""
     assert question.train is not None
     options = {"pairs": question.draws, "compare": "difference", "features": question.features, **question.shared}
@@ -203,9 +210,9 @@ def splits(question: Question, before: Mapping[str, Any]) -> Part:
     )
 
 
-def given(question: Question, before: Mapping[str, Any]) -> Part:
+def given(question: Question, before: Mapping[str, Result]) -> Part:
     """What is left of an importance once other features are known."""
-    chosen = question.most_important(before.get("importance"), GIVEN_FEATURES)
+    chosen = question.most_important(known_importance(before), GIVEN_FEATURES)
     options = {"draws": question.draws, "features": question.only(chosen), **question.shared}
     result, why = _relative(question, options)
     nothing, *sets = list(result)
@@ -318,9 +325,10 @@ def _p_values(result: Any) -> Floats | None:
     return np.asarray(result.test().p_adjusted)
 
 
-def _said(question: Question, options: Mapping[str, Any]) -> dict[str, Any]:
+def _said(question: Question, options: Mapping[str, object]) -> dict[str, object]:
     """Options as they stand in a call: names of features in place of positions."""
     said = dict(options)
-    if isinstance(said.get("features"), dict) and question.features is None:
-        said["features"] = list(said["features"])
+    features = said.get("features")
+    if isinstance(features, dict) and question.features is None:
+        said["features"] = list(features)
     return said

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,14 +17,18 @@ from reliance._core.run import Run, resolved
 from reliance._core.streams import RandomState, resolve_key
 from reliance._core.words import listed, short, shown
 from reliance.data import rows as data
+from reliance.data.passed import DataLike, FeaturesLike, LossLike, ModelLike
 from reliance.data.rows import Rows
 from reliance.losses.functions import resolve_all
 from reliance.methods.drawing import Draws
+from reliance.methods.splits import Split
 from reliance.models.calling import name_of
 from reliance.models.default_losses import default_loss
 from reliance.results.importance import Importance
 from reliance.samplers import variables
-from reliance.samplers.given import Given, as_given
+from reliance.samplers.given import Given, Variables, as_given
+
+GivenLike: TypeAlias = Variables | Mapping[str, Variables] | Given | None
 
 NOTHING, REST = "nothing", "all other features"
 
@@ -37,14 +41,14 @@ class DoesNotApply(ValueError):
 class Question:
     """What all sections know."""
 
-    model: Any
-    X: Any
-    y: Any
-    train: tuple[Any, ...] | None
+    model: ModelLike
+    X: DataLike
+    y: DataLike | None
+    train: Split | None
     given: Given
     draws: int | Draws
-    loss: Any
-    features: Any
+    loss: LossLike | None
+    features: FeaturesLike
     names: Sequence[str] | None
     key: int
     run: Run | None
@@ -82,7 +86,7 @@ class Question:
             return [feature.name for feature in self.rows.features[:most]]
         return list(importance.ranked().names[:most])
 
-    def only(self, names: Sequence[str]) -> Any:
+    def only(self, names: Sequence[str]) -> FeaturesLike:
         """Some of the features, as the argument ``features`` takes them."""
         if self.rows.inputs is not None:  # their pieces have no positions
             return self.features
@@ -91,14 +95,14 @@ class Question:
 
 
 def asked(
-    model: Any,
-    X: Any,
-    y: Any,
-    train: Any,
-    given: Any,
-    draws: Any,
-    loss: Any,
-    features: Any,
+    model: ModelLike,
+    X: DataLike,
+    y: DataLike | None,
+    train: Split | None,
+    given: GivenLike,
+    draws: int | Draws,
+    loss: LossLike | None,
+    features: FeaturesLike,
     names: Sequence[str] | None,
     rng: RandomState,
     run: Run | None,
@@ -119,7 +123,7 @@ def asked(
         model=model,
         X=X,
         y=y,
-        train=None if train is None else tuple(train),
+        train=train if train is None or isinstance(train, tuple) else tuple(train),
         given=_sets(given, rows),
         draws=draws if isinstance(draws, Draws) else check_draws(draws),
         loss=loss,
@@ -132,7 +136,7 @@ def asked(
     )
 
 
-def _sets(given: Any, rows: Rows) -> Given:
+def _sets(given: GivenLike, rows: Rows) -> Given:
     """Sets by name, the empty one first: what all others are compared with."""
     given = "rest" if given is None else given
     found = as_given(given)
@@ -156,7 +160,7 @@ def _sets(given: Any, rows: Rows) -> Given:
     return checked
 
 
-def _called(chosen: Any, rows: Rows) -> str:
+def _called(chosen: Variables, rows: Rows) -> str:
     if isinstance(chosen, str):
         return REST
     names = rows.names
@@ -167,7 +171,7 @@ def _called(chosen: Any, rows: Rows) -> str:
     return ", ".join(known) if len(known) <= 3 else f"{', '.join(known[:2])} and {len(known) - 2} more"
 
 
-def checked_path(path: Any) -> Path:
+def checked_path(path: object) -> Path:
     """Where the page goes: said before the work begins if it cannot."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path={shown(path)} is no file name: pass one such as 'audit.html'")
@@ -181,7 +185,7 @@ def checked_path(path: Any) -> Path:
     return found
 
 
-def checked_sections(sections: Any, known: Sequence[str], train: Any) -> tuple[str, ...]:
+def checked_sections(sections: object, known: Sequence[str], train: object) -> tuple[str, ...]:
     """The sections in the order of the page; all that can apply if none is named."""
     if sections is None:
         return tuple(name for name in known if train is not None or name != "splits")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from reliance._core.checks import collecting
 from reliance._core.progress import Reporter
@@ -12,6 +11,7 @@ from reliance._core.words import short
 from reliance.report import context, measured
 from reliance.report.measured import Part
 from reliance.report.question import DoesNotApply, Question
+from reliance.results.base import Result
 
 _LONGEST = 400  # letters of an error or a warning
 
@@ -22,7 +22,7 @@ class Unit:
 
     title: str
     brief: str
-    make: Callable[[Question, Mapping[str, Any]], Part]
+    make: Callable[[Question, Mapping[str, Result]], Part]
 
 
 # In the order of the page; a section may use the results of those before it.
@@ -60,7 +60,7 @@ class Outcome:
 def run(question: Question, names: Sequence[str], advance: Reporter) -> list[Outcome]:
     """All units, one after the other. An interrupt ends the report; an error ends only its section."""
     found: list[Outcome] = []
-    results: dict[str, Any] = {}
+    results: dict[str, Result] = {}
     for name in names:
         outcome = _made(question, name, results)
         found.append(outcome)
@@ -70,7 +70,7 @@ def run(question: Question, names: Sequence[str], advance: Reporter) -> list[Out
     return found
 
 
-def _made(question: Question, name: str, results: Mapping[str, Any]) -> Outcome:
+def _made(question: Question, name: str, results: Mapping[str, Result]) -> Outcome:
     unit = UNITS[name]
     part, error = None, None
     with collecting() as said:

@@ -82,7 +82,7 @@ def percent(value: float) -> str:
     return written.replace("-", "−") if written.strip("-0.%") else written.lstrip("-")
 
 
-def call(function: str, arguments: str, options: Mapping[str, Any]) -> str:
+def call(function: str, arguments: str, options: Mapping[str, object]) -> str:
     """A call that can be repeated; options that say nothing are left out."""
     known = {key: value for key, value in options.items() if value is not None}
     known |= {"names": Html("names")} if "names" in known else {}

@@ -20,6 +20,7 @@ from reliance.results.tested import TestResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 TARGETS = ("fitted models", "algorithm")
@@ -165,14 +166,14 @@ class AlgorithmReliance(Result):
     # -----------------------------------------------------------------------------------------------------------------
     # Tables
 
-    def to_frame(self, level: float = 0.95) -> Any:
+    def to_frame(self, level: float = 0.95) -> DataFrame:
         """A pandas DataFrame, one row per feature; ``p`` is Holm-adjusted."""
         bounds, p = self._uncertainty(level)
-        columns: dict[str, Any] = {"value": self.values, "lower": bounds[:, 0], "upper": bounds[:, 1]}
+        columns: dict[str, object] = {"value": self.values, "lower": bounds[:, 0], "upper": bounds[:, 1]}
         columns |= {"std_error": self.std_error, "p": p, "replaced_risk": self.replaced_risk}
         return export.frame(self.names, columns)
 
-    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: object) -> Axes:
         """Draw with matplotlib and return the Axes.
 
         Parameters

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,11 +35,11 @@ class Result(Record, ABC):
         """What is printed."""
 
     @abstractmethod
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """A pandas DataFrame."""
 
     @abstractmethod
-    def plot(self, kind: str, ax: Axes | Sequence[Axes] | None = None, **options: Any) -> Axes | NDArray[np.object_]:
+    def plot(self, kind: str, ax: Axes | Sequence[Axes] | None = None, **options: object) -> Axes | NDArray[np.object_]:
         """Draw with matplotlib and return the Axes."""
 
     def ranked(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class RelativeImportance(Results[Importance]):
             )
         return Delta(a.names, a.values - b.values, found.std_error, found.degrees_of_freedom)
 
-    def plot(self, kind: str | None = "bar", ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str | None = "bar", ax: Axes | None = None, **options: object) -> Axes:
         """Draw with matplotlib and return the Axes.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from reliance.results.tested import TestResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 
@@ -73,11 +74,11 @@ class Delta(Result):
         statistic, p = inference.t_test(self.values, self.std_error, self.degrees_of_freedom, alternative, False)
         return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
 
-    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: object) -> Axes:
         """Draw "bar", the differences with intervals (``level=``, ``most=``), with matplotlib; returns the Axes."""
         return plots.draw(plots.DELTA, kind, self, ax, options)
 
-    def to_frame(self, level: float = 0.95) -> Any:
+    def to_frame(self, level: float = 0.95) -> DataFrame:
         """A pandas DataFrame, one row per feature; ``p`` is Holm-adjusted."""
         low, high = inference.known_interval(self, level).T
         columns = {"value": self.values, "lower": low, "upper": high, "std_error": self.std_error}

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from html import escape as escape
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from reliance._core.kinds import HostArray
 from reliance._core.words import listed as listed
 from reliance._core.words import short as short
 from reliance._core.words import told_apart as told_apart
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _SHOWN = 20
 
@@ -54,8 +58,8 @@ def number(value: float, form: str = "#.4g") -> str:
 def by_feature(
     title: str,
     names: Sequence[str],
-    columns: Mapping[str, Any],
-    by: Any,
+    columns: Mapping[str, HostArray],
+    by: HostArray,
     name: str = "feature",
     forms: Sequence[str] | None = None,
     rest: str = "to_frame() has all",
@@ -78,7 +82,7 @@ def by_feature(
     return Table(title, [name, *columns], cells, closing)
 
 
-def frame(names: Sequence[Any], columns: Mapping[str, Any], name: str = "feature") -> Any:
+def frame(names: Sequence[object], columns: Mapping[str, object], name: str = "feature") -> DataFrame:
     """A pandas DataFrame, one row per feature, or per pair of them."""
     pd = pandas()
     return pd.DataFrame(dict(columns), index=pd.Index(names, name=name))

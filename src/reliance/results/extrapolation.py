@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from reliance.results.base import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 
@@ -65,7 +66,7 @@ class Extrapolation(Result):
         """The features above the limit."""
         return tuple(name for name, value in zip(self.names, self.values, strict=True) if value > self.limit)
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """A pandas DataFrame, one row per feature."""
         return export.frame(self.names, {**self._columns(), "beyond": self.values > self.limit})
 
@@ -74,7 +75,7 @@ class Extrapolation(Result):
             return {"auc": self.values}
         return {"distance_ratio": self.values, "outside": self.outside}
 
-    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: object) -> Axes:
         """Draw "bar" with matplotlib, a line at the limit (``most=`` features at most); returns the Axes."""
         return plots.draw(plots.EXTRAPOLATION, kind, self, ax, options)
 

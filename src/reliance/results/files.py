@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reliance._core.kinds import HostArray
 from reliance._core.words import listed, short, shown
 
 _VERSION = 1
 # What reading bytes that are not what they say can raise; RuntimeError: an encrypted archive, or endless nesting.
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, LookupError, RuntimeError, OSError)
-_DTYPES: dict[str, Any] = {"floats": np.float64, "counts": np.int64, "flags": np.bool_}
+_DTYPES: dict[str, type[np.generic]] = {"floats": np.float64, "counts": np.int64, "flags": np.bool_}
 _WORDS = {"names": "text", "sizes": "counts", "pairs": "pairs of text"}
 _MOST_DIGITS = 200  # of an integer: keys have 39
 
@@ -84,7 +84,7 @@ def records(*choices: str, optional: bool = False) -> Kept:
     return Kept("records", optional=optional, choices=choices)
 
 
-def dtypes(kept: Mapping[str, Kept]) -> dict[str, Any]:
+def dtypes(kept: Mapping[str, Kept]) -> dict[str, type[np.generic]]:
     """Those of the arrays."""
     return {name: _DTYPES[one.kind] for name, one in kept.items() if one.kind in _DTYPES}
 
@@ -93,7 +93,7 @@ def dtypes(kept: Mapping[str, Kept]) -> dict[str, Any]:
 # Writing
 
 
-def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) -> None:
+def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, object]) -> None:
     """Write fields (arrays, numbers, strings, tuples, None) exactly. npz: the arrays, and a header with the rest.
 
     The file is there as a whole or not at all: if anything fails, one of the same name stays as it was.
@@ -110,13 +110,13 @@ def write(path: str | os.PathLike[str], kind: str, fields: Mapping[str, Any]) ->
             np.savez(file, allow_pickle=False, header=np.array(header), **arrays)
 
 
-def _path(path: Any) -> Path:
+def _path(path: object) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path={shown(path)} is not a file name: pass one that ends in .json or .npz")
     return Path(path)
 
 
-def _exact(value: Any) -> Any:
+def _exact(value: object) -> object:
     """JSON has no nan and no infinity: "nan", "inf" and "-inf", which float() and NumPy read."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
@@ -150,7 +150,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
 # Reading
 
 
-def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
+def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, object]]:
     """Which kind of result a file holds, and its fields, not checked yet."""
     found = _contents(_path(path))
     kind, version = found.pop("format", ""), found.pop("version", None)
@@ -162,7 +162,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
 
 
 def checked(
-    path: str | os.PathLike[str], kind: str, found: Mapping[str, Any], kept: Mapping[str, Kept], prefix: str = ""
+    path: str | os.PathLike[str], kind: str, found: Mapping[str, object], kept: Mapping[str, Kept], prefix: str = ""
 ) -> dict[str, Any]:
     """The fields of one record as they should be; ``prefix`` stands before their names in the file."""
     wanted = {name: one for name, one in kept.items() if one.kind != "objects"}
@@ -208,7 +208,7 @@ def _checked(value: Any, one: Kept, name: str, sizes: dict[str, int]) -> Any:
     return {"number": float, "key": int}.get(one.kind, lambda same: same)(value)
 
 
-def _fits(value: Any, kind: str) -> bool:
+def _fits(value: object, kind: str) -> bool:
     if kind in ("text", "names", "record"):
         return isinstance(value, str)
     if kind == "pairs":
@@ -222,7 +222,7 @@ def _fits(value: Any, kind: str) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-def _array(value: Any, one: Kept, sizes: dict[str, int]) -> NDArray[Any]:
+def _array(value: Any, one: Kept, sizes: dict[str, int]) -> HostArray:
     if not isinstance(value, np.ndarray):
         if not isinstance(value, list) or _holds_null(value):
             raise ValueError("is not a list of numbers")
@@ -234,7 +234,7 @@ def _array(value: Any, one: Kept, sizes: dict[str, int]) -> NDArray[Any]:
             value = np.array(value, dtype=_DTYPES[one.kind])
         except ValueError as error:
             raise ValueError("is not a list of numbers, or its rows differ in length") from error
-    found: NDArray[Any] = value
+    found: HostArray = value
     if value.dtype != _DTYPES[one.kind]:
         raise ValueError(f"is an array of {value.dtype}, not of {np.dtype(_DTYPES[one.kind])}")
     if one.kind == "counts" and (value < 0).any():
@@ -244,7 +244,7 @@ def _array(value: Any, one: Kept, sizes: dict[str, int]) -> NDArray[Any]:
     return found
 
 
-def _holds_null(value: list[Any]) -> bool:
+def _holds_null(value: list[object]) -> bool:
     """NumPy would read null as nan."""
     return any(_holds_null(item) if isinstance(item, list) else item is None for item in value)
 
@@ -261,7 +261,7 @@ def _match(shape: tuple[int, ...], wanted: tuple[str, ...], sizes: dict[str, int
 # Bytes
 
 
-def _contents(path: Path) -> dict[str, Any]:
+def _contents(path: Path) -> dict[str, object]:
     """What a file holds, not checked yet: of npz the header and the arrays."""
     suffix = _suffix(path)
     with path.open("rb") as file:  # a file that is not there is the system's own error
@@ -274,7 +274,7 @@ def _contents(path: Path) -> dict[str, Any]:
     return found
 
 
-def _unzipped(file: BinaryIO) -> dict[str, Any]:
+def _unzipped(file: BinaryIO) -> dict[str, object]:
     """The members of an npz. They are stored, not compressed, so no member is larger than the file."""
     there = file.seek(0, os.SEEK_END)
     with zipfile.ZipFile(file) as members:
@@ -285,7 +285,7 @@ def _unzipped(file: BinaryIO) -> dict[str, Any]:
             raise ValueError("its arrays are larger than the file: save writes none that are compressed")
         if "header" not in infos:
             return {}
-        found: Any = json.loads(str(_npy(members.read(infos["header"]))))
+        found: object = json.loads(str(_npy(members.read(infos["header"]))))
         if not isinstance(found, dict):
             return {}
         rest = [name for name in infos if name != "header"]
@@ -294,7 +294,7 @@ def _unzipped(file: BinaryIO) -> dict[str, Any]:
         return found | {name: _npy(members.read(infos[name])) for name in rest}
 
 
-def _npy(data: bytes) -> NDArray[Any]:
+def _npy(data: bytes) -> HostArray:
     """An array of the npy format, of numbers or text; its shape is compared with the bytes that are there."""
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)

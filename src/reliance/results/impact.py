@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from reliance.results.base import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 _KEPT = {
@@ -68,14 +69,14 @@ class Impact(Result):
 
     _kept = _KEPT
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """A pandas DataFrame, one row per feature: its value, and its impact at each quantile."""
-        columns: dict[str, Any] = {"value": self.values}
+        columns: dict[str, object] = {"value": self.values}
         columns |= {f"q{q:g}": line for q, line in zip(self.quantiles, self.impact, strict=True)}
         columns |= {"evaluations": self.evaluations, "route": list(self.routes)}
         return export.frame(self.names, columns)
 
-    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: object) -> Axes:
         """Draw the result with matplotlib and return the Axes.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from reliance.results.tested import TestResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 _BY_PAIR = ("values", "joint", "first", "second", "std_error", "skewness", "degrees_of_freedom")
@@ -99,14 +100,14 @@ class Interactions(Result):
         """A name for each pair."""
         return tuple(f"{one} × {other}" for one, other in self.pairs)
 
-    def to_frame(self, level: float = 0.95) -> Any:
+    def to_frame(self, level: float = 0.95) -> DataFrame:
         """A pandas DataFrame, one row per pair."""
         bounds = inference.known_interval(self, level)
-        columns: dict[str, Any] = {"value": self.values, "lower": bounds[:, 0], "upper": bounds[:, 1]}
+        columns: dict[str, object] = {"value": self.values, "lower": bounds[:, 0], "upper": bounds[:, 1]}
         columns |= {name: getattr(self, name) for name in ("std_error", "joint", "first", "second")}
         return export.frame(self.names, columns, "pair")
 
-    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: object) -> Axes:
         """Draw "bar", the largest of either sign with intervals (``level=``, ``most=``); returns the Axes."""
         return plots.draw(plots.INTERACTIONS, kind, self, ax, options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from reliance.results.base import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 _BY_FEATURE = ("coefficients", "by_range", "by_deviation")
@@ -58,11 +59,11 @@ class LinearImportance(Result):
         """(p,): the sizes of the scaled coefficients."""
         return np.abs(self.by_range if self.scale == "range" else self.by_deviation)
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """A pandas DataFrame, one row per feature."""
         return export.frame(self.names, {"value": self.values, **{name: getattr(self, name) for name in _BY_FEATURE}})
 
-    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: object) -> Axes:
         """Draw "bar", the coefficients on their scale, signed (``most=``), with matplotlib; returns the Axes."""
         return plots.draw(plots.LINEAR, kind, self, ax, options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from reliance.results.base import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 _SHOWN = 10
@@ -85,7 +86,7 @@ class LocalImportance(Result):
         quantile = inference.t_quantile(level, max(self.draws_per_row - 1, 1))
         return np.stack([self.values - quantile * self.std_error, self.values + quantile * self.std_error], axis=2)
 
-    def to_frame(self, level: float = 0.95) -> Any:
+    def to_frame(self, level: float = 0.95) -> DataFrame:
         """A pandas DataFrame, one row per row of X and feature."""
         pd = export.pandas()
         unknown = np.full((*self.values.shape, 2), np.nan)
@@ -95,7 +96,7 @@ class LocalImportance(Result):
         columns["std_error"] = self.std_error
         return pd.DataFrame({name: column.reshape(-1) for name, column in columns.items()}, index=index)
 
-    def plot(self, kind: str = "heat", ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str = "heat", ax: Axes | None = None, **options: object) -> Axes:
         """Draw with matplotlib and return the Axes.
 
         Parameters

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 R = TypeVar("R", bound=Result, covariant=True)
 One = TypeVar("One", bound=Result)
@@ -74,7 +75,7 @@ class Results(Result, Mapping[str, R]):
         table = np.stack([one._sizes() for one in self.entries.values()])
         return np.asarray(np.where(np.isnan(table), -np.inf, table).max(axis=0))
 
-    def to_frame(self, **options: Any) -> Any:
+    def to_frame(self, **options: object) -> DataFrame:
         """A pandas DataFrame: those of the entries one below the other, their names the first level of the index.
 
         ``options`` are those of the entries, such as ``level=``.
@@ -106,7 +107,7 @@ class Results(Result, Mapping[str, R]):
         return TestResult(names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
 
     def plot(
-        self, kind: str | None = None, ax: Axes | Sequence[Axes] | None = None, **options: Any
+        self, kind: str | None = None, ax: Axes | Sequence[Axes] | None = None, **options: object
     ) -> Axes | NDArray[np.object_]:
         """Draw the entries in one figure with matplotlib.
 

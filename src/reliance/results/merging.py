@@ -8,6 +8,7 @@ from typing import Any, overload
 import numpy as np
 
 from reliance._core.words import listed, shown
+from reliance.results.curves import Curve
 from reliance.results.importance import Importance
 from reliance.results.influence import Influence
 from reliance.results.mapping import Results
@@ -132,9 +133,10 @@ def _influence(values: Sequence[Influence | None]) -> Influence | None:
     return Influence(**fields, origin=known[0].origin)
 
 
-def _curves(values: Sequence[Any]) -> Any:
-    if all(value is None for value in values):
+def _curves(values: Sequence[Mapping[str, Curve] | None]) -> dict[str, Curve] | None:
+    known = [value for value in values if value is not None]
+    if not known:
         return None
-    if any(value is None for value in values):
+    if len(known) < len(values):
         raise ValueError("results differ in curves: one has them, another has none; pass the same keep= to all calls")
-    return {name: curve for value in values for name, curve in value.items()}
+    return {name: curve for value in known for name, curve in value.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from reliance.results.mapping import Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 
@@ -80,14 +81,14 @@ class ModelComparison(Results[Importance]):
         what = f"{a._words} of the model {export.short(first)}, less that of {export.short(second)}"
         return Delta(a.names, values, self.std_errors[place], df, self.skewness[place], what)
 
-    def to_frame(self, level: float = 0.95) -> Any:  # type: ignore[override]  # entries are of one kind, with one option
+    def to_frame(self, level: float = 0.95) -> DataFrame:  # type: ignore[override]  # entries are of one kind, with one option
         """A pandas DataFrame, one row per feature: each model's value, and each model's less the first one's.
 
         Differences have intervals and Holm-adjusted p-values.
         """
         return export.frame(self._first.names, self._columns(level))
 
-    def plot(self, kind: str | None = "bar", ax: Axes | None = None, **options: Any) -> Axes | NDArray[np.object_]:
+    def plot(self, kind: str | None = "bar", ax: Axes | None = None, **options: object) -> Axes | NDArray[np.object_]:
         """Draw with matplotlib and return the Axes.
 
         Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from reliance.results.tested import TestResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 FITS = ("normal", "lognormal", "gamma")
@@ -123,14 +124,14 @@ class NullImportance(Result):
     # -----------------------------------------------------------------------------------------------------------------
     # Tables
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """A pandas DataFrame, one row per feature: value, the null's mean and 95% point, p and its BH-adjusted form."""
         test = self.test()
         columns = {"value": self.values, "null_mean": self.null.mean(axis=1), "null_95": self._high()}
         columns |= {"p": test.p_value, "p_bh": test.p_adjusted}
         return export.frame(self.names, columns)
 
-    def plot(self, kind: str = "range", ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str = "range", ax: Axes | None = None, **options: object) -> Axes:
         """Draw the values as points over their null distributions, with matplotlib, and return the Axes.
 
         Parameters

@@ -20,6 +20,7 @@ from reliance.results.tested import TestResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 # Fewer imputations than these leave the spread between them, and so the interval, to chance.
@@ -93,11 +94,11 @@ class Pooled(Result):
         statistic, p = inference.t_test(self.values, self.std_error, self.degrees_of_freedom, alternative, ratio)
         return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", alternative, adjust)
 
-    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: object) -> Axes:
         """Draw "bar", the values with intervals (``level=``, ``most=``), with matplotlib; returns the Axes."""
         return plots.draw(plots.POOLED, kind, self, ax, options)
 
-    def to_frame(self, level: float = 0.95) -> Any:
+    def to_frame(self, level: float = 0.95) -> DataFrame:
         """A pandas DataFrame, one row per feature; ``p`` is Holm-adjusted."""
         low, high = inference.known_interval(self, level).T
         columns = {"value": self.values, "lower": low, "upper": high, "std_error": self.std_error}

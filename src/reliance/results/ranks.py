@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from reliance.results.base import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Counts = NDArray[np.int64]
 
@@ -69,11 +70,11 @@ class Ranks(Result):
                 raise ValueError(f"level={level}: these ranks hold at {self.level}. Ask the result for ranks({level})")
         return np.stack([self.first, self.last], axis=1).astype(np.float64)
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """A pandas DataFrame, one row per feature."""
         return export.frame(self.names, {"value": self.values, "first": self.first, "last": self.last})
 
-    def plot(self, kind: str = "range", ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str = "range", ax: Axes | None = None, **options: object) -> Axes:
         """Draw "range", the ranks that each feature may have (``most=``), with matplotlib; returns the Axes."""
         return plots.draw(plots.RANKS, kind, self, ax, options)
 

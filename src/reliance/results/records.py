@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from reliance._core.kinds import HostArray
 from reliance._core.words import listed, short
 from reliance.results import files
 from reliance.results.files import Kept
@@ -20,10 +21,14 @@ KINDS: dict[str, type[Record]] = {}  # every class of records by its name: what 
 _DEEPEST = 4  # records within records
 
 
-def read_only(values: Any, dtype: Any = None) -> NDArray[Any]:
+def read_only(values: object, dtype: DTypeLike | None = None) -> HostArray:
     """A copy that nobody writes to; an array that already is one stays as it is."""
-    is_own = isinstance(values, np.ndarray) and values.base is None and not values.flags.writeable
-    if is_own and (dtype is None or values.dtype == dtype):
+    if (
+        isinstance(values, np.ndarray)
+        and values.base is None
+        and not values.flags.writeable
+        and (dtype is None or values.dtype == dtype)
+    ):
         return np.asarray(values)
     own = np.array(values, dtype=dtype)
     own.flags.writeable = False
@@ -39,10 +44,10 @@ class Record:
     """
 
     _kept: ClassVar[Mapping[str, Kept]] = {}
-    _dtypes: ClassVar[Mapping[str, Any]] = {}
+    _dtypes: ClassVar[Mapping[str, type[np.generic]]] = {}
     _not_plain: ClassVar[tuple[str, ...]] = ()
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         cls._dtypes = files.dtypes(cls._kept)
         ours = cls.__module__.partition(".")[0] == "reliance"
@@ -53,7 +58,7 @@ class Record:
             if isinstance(value, np.ndarray) or (name in self._dtypes and value is not None):
                 object.__setattr__(self, name, read_only(value, self._dtypes.get(name)))
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         # Copies and pickles of arrays can be written to, whatever the arrays were.
         self.__dict__.update({k: read_only(v) if isinstance(v, np.ndarray) else v for k, v in state.items()})
 
@@ -64,7 +69,7 @@ class Record:
         """
         return {name: plain(value) for name, value in self._fields().items() if name not in self._not_plain}
 
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self) -> dict[str, object]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def _taken(self, order: NDArray[np.intp]) -> Self:
@@ -91,9 +96,9 @@ class Record:
     def _kind(cls) -> str:
         return next(kind for kind, known in KINDS.items() if known is cls)
 
-    def _saved(self, prefix: str = "") -> dict[str, Any]:
+    def _saved(self, prefix: str = "") -> dict[str, object]:
         """What a file holds: fields by name, those of records within this one with a dot."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for name, one in self._kept.items():
             value, name = getattr(self, name), prefix + name
             if one.kind == "objects":
@@ -110,10 +115,10 @@ class Record:
         return found
 
     @classmethod
-    def _read(cls, path: str | os.PathLike[str], found: Mapping[str, Any], prefix: str = "") -> Self:
+    def _read(cls, path: str | os.PathLike[str], found: Mapping[str, object], prefix: str = "") -> Self:
         """The record of such fields, checked."""
         own = {name: value for name, value in found.items() if "." not in name}
-        within: dict[str, dict[str, Any]] = {}
+        within: dict[str, dict[str, object]] = {}
         for name in found:
             first, dot, rest = name.partition(".")
             if dot:
@@ -138,14 +143,16 @@ class Record:
         return ""
 
 
-def _part(path: Any, one: Kept, kind: str, found: Mapping[str, Any], prefix: str) -> Record:
+def _part(path: str | os.PathLike[str], one: Kept, kind: str, found: Mapping[str, object], prefix: str) -> Record:
     known = KINDS.get(kind)
     if known is None or (one.choices and kind not in one.choices) or prefix.count(".") > 2 * _DEEPEST:
         files.refuse(path, f"its field {short(prefix[:-1])!r} holds no {listed(one.choices) or 'result'}")
     return known._read(path, found, prefix)
 
 
-def _parts(path: Any, one: Kept, keys: tuple[str, ...], found: Mapping[str, Any], prefix: str) -> dict[str, Record]:
+def _parts(
+    path: str | os.PathLike[str], one: Kept, keys: tuple[str, ...], found: Mapping[str, object], prefix: str
+) -> dict[str, Record]:
     parts: dict[str, Record] = {}
     for k, key in enumerate(keys):
         kind = found.get(str(k))
@@ -159,7 +166,7 @@ def _parts(path: Any, one: Kept, keys: tuple[str, ...], found: Mapping[str, Any]
     return parts
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A value as strict JSON has it: lists for arrays, Python's numbers for NumPy's, None for NaN and infinities."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f" and not np.isfinite(value).all():

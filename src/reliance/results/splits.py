@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from reliance.results.tested import TestResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 
@@ -79,15 +80,15 @@ class SplitComparison(Result):
                 "give the metric its influence function, rl.Metric(value, influence)"
             )
 
-    def to_frame(self, level: float = 0.95) -> Any:
+    def to_frame(self, level: float = 0.95) -> DataFrame:
         """A pandas DataFrame, one row per feature: both importances and the difference, with intervals where known."""
-        columns: dict[str, Any] = {}
+        columns: dict[str, object] = {}
         for name, result in (("train", self.on_train), ("test", self.on_test), ("difference", self)):
             lower, upper = inference.known_interval(result, level).T
             columns |= {name: result.values, f"{name}_lower": lower, f"{name}_upper": upper}
         return export.frame(self.names, columns)
 
-    def plot(self, kind: str = "box", ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str = "box", ax: Axes | None = None, **options: object) -> Axes:
         """Draw with matplotlib and return the Axes.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from reliance.results.base import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Floats = NDArray[np.float64]
 
@@ -40,12 +41,12 @@ class TestResult(Result):
     def _sizes(self) -> Floats:
         return -self.p_value
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """A pandas DataFrame, one row per feature."""
         columns = {"statistic": self.statistic, "p": self.p_value, "p_adjusted": self.p_adjusted}
         return export.frame(self.names, columns)
 
-    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str = "bar", ax: Axes | None = None, **options: object) -> Axes:
         """Draw "bar", the adjusted p-values, smallest on top (``alpha=`` a line, ``most=``); returns the Axes."""
         return plots.draw(plots.TESTS, kind, self, ax, options)
 
