@@ -201,7 +201,7 @@ def test_errors():
         for pairs in (3, "halves"):
             with pytest.raises(ValueError, match=f"keep='{keep}'.*pairs='all'"):
                 rl.model_reliance(formula, X, y, pairs=pairs, keep=keep)
-    with pytest.raises(ValueError, match="keep='all' is unknown: what can be kept is 'rows', 'curves', 'ice'"):
+    with pytest.raises(ValueError, match="keep='all' is unknown: what can be kept is 'rows', 'influence', 'curves'"):
         rl.model_reliance(formula, X, y, keep="all")
     with pytest.raises(ValueError, match=r"keep='ice' keeps .* bytes in all, which memory=20000 does not hold"):
         rl.model_reliance(formula, X, y, keep="ice", run=rl.Run(memory=20_000))

@@ -104,19 +104,19 @@ class Traffic(Counter):
 
 @pytest.fixture
 def traffic(monkeypatch):
-    counted, evaluate = Traffic(), blocks.evaluate
+    counted, accumulate = Traffic(), blocks.accumulate
 
     def looped(*args):
         counted.looping = True
         try:
-            return evaluate(*args)
+            return accumulate(*args)
         finally:
             counted.looping = False
 
     monkeypatch.setattr(arrays, "from_host", counted.upload)
     monkeypatch.setattr(arrays, "to_host", counted.download)
     monkeypatch.setattr(loss_checks, "to_host", counted.labels)
-    monkeypatch.setattr(blocks, "evaluate", looped)
+    monkeypatch.setattr(blocks, "accumulate", looped)
     return counted
 
 

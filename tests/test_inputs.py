@@ -171,7 +171,7 @@ def test_runs_are_the_columns(chosen):
 def test_masks_partition_the_columns(numbers):
     mask = np.array(numbers).reshape(2, 3)
     if max(numbers) < 0:
-        with pytest.raises(ValueError, match="features is empty"):
+        with pytest.raises(ValueError, match="features is a mask of negative numbers"):
             columns(mask, shape=(2, 3))
         return
     found = columns(mask, shape=(2, 3))

@@ -222,7 +222,7 @@ def test_functional_lowers_for_cuda(block):
 SHARDED = """
     import random
     import jax, jax.numpy as jnp, numpy as np
-    from reliance.engine import blocks, executors, reductions
+    from reliance.engine import blocks, executors, reductions, runners, units
     from reliance.engine.base_pass import base_pass
     from reliance import Run, plans
     from reliance.engine.problems import prepare
@@ -238,7 +238,14 @@ SHARDED = """
         problem = prepare(model, X, y, loss=loss, run=Run(block=block), rng=1)
         call = executors.Caller(problem.model)
         base = base_pass(problem, call)
-        return problem, base, call, blocks.make_executor(problem, plan, base, call, problem.features)
+        shape = blocks.planned_shape(problem, plan, base, call, problem.features)
+        return problem, base, call, blocks.make_executor(problem, plan, base, call, shape)
+
+    def share(plan, index):
+        # An eighth of the rows of all pairs, or of the draws.
+        some = np.array_split(np.arange(n if plan.rectangular else plan.columns), 8)[index]
+        some = range(int(some[0]), int(some[-1]) + 1)
+        return plans.Tile(some, range(plan.columns)) if plan.rectangular else plans.Tile(range(n), some)
 
     for plan, block, loss in [
         (plans.Pairs(n), (7, 11), "squared_error"),
@@ -253,20 +260,16 @@ SHARDED = """
                 used.update(packed.devices())
                 return packed
             setattr(executor, sums.__name__, noted)
-            mine = [tile for k, tile in enumerate(plans.tiles(plan, executor.capacity)) if k % 8 == index]
-            parts.append(blocks.accumulate(executor, problem.features, mine))
+            parts.append(blocks.accumulate(executor, problem.features, share(plan, index), lambda rows: None))
         assert used == set(devices), used
         random.Random(0).shuffle(parts)
-        one = blocks.evaluate(problem, plan, base, call, problem.features).moments
+        work = units.Work.of(problem, plan, base, call, problem.features)
+        one = units.evaluate(work, runners.Serial(), lambda rows: None).moments
         for feature in problem.features:
             for index in range(len(problem.losses)):
-                total, *others = (part[feature.name][index] for part in parts)
-                for other in others:
-                    lent = None if total.donors is None else total.donors + other.donors
-                    total = reductions.Accumulator(
-                        total.rows + other.rows, total.columns + other.columns, lent,
-                        total.squares + other.squares, np.maximum(total.moved, other.moved),
-                    )
+                total = reductions.Accumulator.init(plan)
+                for part in parts:
+                    total.merge(part[feature.name][index])
                 found, expected = total.finalize(plan), one[feature.name][index]
                 for name, value in vars(expected).items():
                     if value is not None:

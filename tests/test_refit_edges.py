@@ -261,7 +261,7 @@ def test_unknown_null_importances_have_no_p():
     for method in ("normal", "lognormal", "gamma"):
         p = found.test(method=method).p_value
         assert np.isnan(p[:2]).all()
-        assert p[2] < 0.01
+        assert p[2] < 0.02  # three rounds leave two degrees of freedom
         assert np.isnan(found.goodness_of_fit(method)).tolist() == [False, True, False]
     assert "-" in repr(found).splitlines()[2]
     assert found.to_frame()["p"].isna().tolist() == [True, True, False]
