@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.words import shown
+from reliance.data.passed import ModelLike, Predicts
 from reliance.models.adapters import onnx
 
 _NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -36,7 +37,7 @@ class Loaded:
         Columns of text as categories of pandas.
     """
 
-    model: Any
+    model: ModelLike
     names: tuple[str, ...] | None = None
     as_table: bool = False
     categories: bool = False
@@ -46,7 +47,7 @@ class Loaded:
 class BoosterClassifier:
     """A booster that predicts probabilities of the classes 0, 1, ..."""
 
-    booster: Any
+    booster: Predicts
     classes_: NDArray[np.int64]
 
     def predict_proba(self, X: object) -> NDArray[np.float64]:
@@ -91,7 +92,7 @@ def _imported(name: str) -> Loaded:
     return _estimator(found)
 
 
-def _estimator(model: object) -> Loaded:
+def _estimator(model: ModelLike) -> Loaded:
     """A model of scikit-learn's kind wants the table that it was fitted to, if that had names."""
     names = getattr(model, "feature_names_in_", None)
     if names is None:
@@ -108,33 +109,36 @@ def _unpickled(path: Path, kind: str, trust: bool) -> Loaded:
     return _estimator(_UNPICKLERS[kind](path))
 
 
-def _by_pickle(path: Path) -> object:
+def _by_pickle(path: Path) -> ModelLike:
     import pickle
 
     with path.open("rb") as file:
-        return pickle.load(file)
+        found: ModelLike = pickle.load(file)
+    return found
 
 
-def _by_joblib(path: Path) -> object:
+def _by_joblib(path: Path) -> ModelLike:
     try:
         import joblib
     except ImportError as error:
         raise ImportError(f"MODEL={shown(str(path))} needs joblib, which is not installed") from error
-    return joblib.load(path)
+    found: ModelLike = joblib.load(path)
+    return found
 
 
-def _by_torch(path: Path) -> object:
+def _by_torch(path: Path) -> ModelLike:
     try:
         import torch
     except ImportError as error:
         raise ImportError(f"MODEL={shown(str(path))} needs torch, which is not installed") from error
-    found = torch.load(path, map_location="cpu", weights_only=False)
-    if not isinstance(found, torch.nn.Module):
+    loaded = torch.load(path, map_location="cpu", weights_only=False)
+    if not isinstance(loaded, torch.nn.Module):
         raise TypeError(f"MODEL={shown(str(path))} holds weights, not a model: pass module:object that loads them")
+    found: ModelLike = loaded
     return found
 
 
-_UNPICKLERS: dict[str, Callable[[Path], object]] = {"pickle": _by_pickle, "joblib": _by_joblib, "torch": _by_torch}
+_UNPICKLERS: dict[str, Callable[[Path], ModelLike]] = {"pickle": _by_pickle, "joblib": _by_joblib, "torch": _by_torch}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -167,7 +171,7 @@ def _lightgbm(path: Path, start: bytes) -> Loaded:
     objective = re.search(rb"^objective=(\w+)", start, re.MULTILINE)
     said = objective[1].decode() if objective else ""
     classes = re.search(rb"^num_class=(\d+)", start, re.MULTILINE)
-    model: Any = booster
+    model: ModelLike = booster
     if said == "binary" or said.startswith("multiclass"):
         model = BoosterClassifier(booster, np.arange(max(2, int(classes[1]) if classes else 2)))
     categories = bool(booster.pandas_categorical)

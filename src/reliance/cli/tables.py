@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reliance._core.kinds import HostArray
 from reliance._core.words import closest, listed, shown
 from reliance.cli.models import Loaded
+from reliance.data.passed import DataLike
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +40,7 @@ class Data:
         Of the columns.
     """
 
-    X: Any
+    X: DataLike
     y: HostArray
     names: tuple[str, ...]
 

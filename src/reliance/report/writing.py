@@ -22,7 +22,7 @@ from reliance.methods.drawing import DEFAULT, Draws
 from reliance.methods.splits import Split
 from reliance.report import page, units, wording
 from reliance.report.html import Html, element
-from reliance.report.question import Question, asked, checked_path, checked_sections
+from reliance.report.question import GivenLike, Question, asked, checked_path, checked_sections
 from reliance.samplers.given import Given
 from reliance.samplers.given import Variables as GivenVariables
 
@@ -186,7 +186,7 @@ def report(
     )
 
 
-def _call(question: Question, path: Path, sections: Sequence[str] | None, given: Any) -> str:
+def _call(question: Question, path: Path, sections: Sequence[str] | None, given: GivenLike) -> str:
     options = {
         "path": path.name,
         "train": None if question.train is None else Html("(X_train, y_train)"),

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,7 +206,7 @@ class AlgorithmReliance(Result):
         return export.by_feature(title, self.names, columns, self.values, forms=("#.4g", "#.4g", "#.4g", ".2g"))
 
 
-def check_target(target: Any, splits: int) -> str:
+def check_target(target: object, splits: int) -> str:
     """One of the two targets; the algorithm's needs several splits."""
     if not isinstance(target, str) or target not in TARGETS:
         raise ValueError(f"target={shown(target)} is unknown: choose one of {', '.join(map(repr, TARGETS))}")

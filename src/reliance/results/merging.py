@@ -21,7 +21,7 @@ _OWN = ("block", "curves", "influence")
 def merge(results: Iterable[Importance]) -> Importance: ...
 @overload
 def merge(results: Iterable[Results[Importance]]) -> Results[Importance]: ...
-def merge(results: Any) -> Any:
+def merge(results: Iterable[Importance] | Iterable[Results[Importance]]) -> Importance | Results[Importance]:
     """One result of all features, from results of some features each.
 
     The results must be of the same rows, model, loss and draws: make the calls alike but for ``features=``, and pass
@@ -49,20 +49,24 @@ def merge(results: Any) -> Any:
     >>> both.names, bool(np.all(both.values == job(None).values))
     (('x0', 'x1', 'x2', 'x3'), True)
     """
-    every = [] if isinstance(results, str | Mapping) or not isinstance(results, Iterable) else list(results)
+    every: list[Importance | Results[Importance]] = []
+    if isinstance(results, Iterable) and not isinstance(results, str | Mapping):
+        every.extend(results)
     kinds = {type(one) for one in every}
     if not every or len(kinds) != 1 or not kinds <= {Importance, Results}:
         what = listed(sorted(kind.__name__ for kind in kinds)) if every else shown(results)
         raise TypeError(f"results={what}: pass a list of Importance, or a list of Results of several losses")
-    if isinstance(every[0], Importance):
-        return _merged(every)
-    first = every[0]
-    for place, one in enumerate(every):
+    alone = [one for one in every if isinstance(one, Importance)]
+    if alone:  # then all of them are
+        return _merged(alone)
+    several = [one for one in every if isinstance(one, Results)]
+    first = several[0]
+    for place, one in enumerate(several):
         if list(one) != list(first) or one.by != first.by:
             raise ValueError(
                 f"results[{place}] has {listed(one)}, results[0] has {listed(first)}: merge results of the same losses"
             )
-    entries = {name: _merged([one[name] for one in every]) for name in first}
+    entries = {name: _merged([one[name] for one in several]) for name in first}
     return Results(entries, first.by)
 
 
@@ -93,7 +97,7 @@ def _check_apart(every: Sequence[Importance]) -> None:
             seen[name] = place
 
 
-def _check_equal(name: str, values: Sequence[Any], plan: str) -> None:
+def _check_equal(name: str, values: Sequence[object], plan: str) -> None:
     """Of a field that is not the features': all the same. The key of all pairs draws nothing."""
     if name == "key" and plan.startswith("all pairs"):
         return

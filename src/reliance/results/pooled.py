@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,7 +182,7 @@ def _freedom(m: int, share: Floats, known: Floats) -> Floats:
     return np.where(share > 0.0, 1.0 / (1.0 / old + 1.0 / np.maximum(observed, 1e-9)), known)
 
 
-def _checked(results: Any) -> list[Importance]:
+def _checked(results: object) -> list[Importance]:
     if isinstance(results, Importance) or not isinstance(results, Sequence) or len(results) < 2:
         raise TypeError(f"results={shown(results)}: pass a list of two or more results, one for each imputation")
     found = list(results)
