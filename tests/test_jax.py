@@ -241,14 +241,15 @@ SHARDED = """
         shape = blocks.planned_shape(problem, plan, base, call, problem.features)
         return problem, base, call, blocks.make_executor(problem, plan, base, call, shape)
 
-    def share(plan, index):
-        # An eighth of the rows of all pairs, or of the draws.
-        some = np.array_split(np.arange(n if plan.rectangular else plan.columns), 8)[index]
-        some = range(int(some[0]), int(some[-1]) + 1)
+    def share(plan, shape, index):
+        # An eighth of the rows of all pairs, or of the draws, along the edges of tiles.
+        total, step = (n, shape[0]) if plan.rectangular else (plan.columns, shape[1])
+        some = np.array_split(np.arange(0, total, step), 8)[index]
+        some = range(int(some[0]), min(int(some[-1]) + step, total))
         return plans.Tile(some, range(plan.columns)) if plan.rectangular else plans.Tile(range(n), some)
 
     for plan, block, loss in [
-        (plans.Pairs(n), (7, 11), "squared_error"),
+        (plans.Pairs(n), (4, 11), "squared_error"),
         (plans.Resample(n, 17, 1), (20, 2), ["squared_error", "rmse"]),
     ]:
         parts, used = [], set()
@@ -260,11 +261,11 @@ SHARDED = """
                 used.update(packed.devices())
                 return packed
             setattr(executor, sums.__name__, noted)
-            parts.append(blocks.accumulate(executor, problem.features, share(plan, index), lambda rows: None))
+            parts.append(blocks.accumulate(executor, problem.features, share(plan, block, index), lambda rows: None))
         assert used == set(devices), used
         random.Random(0).shuffle(parts)
         work = units.Work.of(problem, plan, base, call, problem.features)
-        one = units.evaluate(work, runners.Serial(), lambda rows: None).moments
+        one = units.evaluate(work, runners.Serial().each(work, lambda rows: None)).moments
         for feature in problem.features:
             for index in range(len(problem.losses)):
                 total = reductions.Accumulator.init(plan)
