@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from reliance._core import streams
+from reliance._core import calls, streams
+from reliance._core.run import Run, only, resolved
 from reliance._core.words import short
 from reliance.data import tables
 from reliance.data.checked_arrays import as_array
@@ -182,8 +182,9 @@ def linear_class(question: Question, before: Mapping[str, Any]) -> Part:
     """The range of reliance over all linear models that predict these rows well."""
     _check_regression(question, before)
     options = {"features": question.features, "names": question.names, "rng": question.key}
-    run = None if question.run is None else replace(question.run, workers=None)
-    result = model_class_reliance(LinearClass(), question.X, question.y, epsilon=EPSILON, run=run, **options)
+    # A class takes the memory alone: it has no blocks, workers or units to keep, and the call as a whole may.
+    with only(Run(memory=resolved(question.run).memory)), calls.aside():
+        result = model_class_reliance(LinearClass(), question.X, question.y, epsilon=EPSILON, **options)
     shown = result._taken(np.argsort(-result.achieved_lower, kind="stable"))
     parts = [
         ("Least", "Loss with values from other rows over loss, for the model that relies least.", shown.lower),
