@@ -63,3 +63,36 @@ def test_a_report_whose_units_are_kept_has_all_sections(tmp_path):
     assert not kept.failed
     alone = rl.model_class_reliance(rl.LinearClass(), X, Y, epsilon=0.05)
     assert np.array_equal(alone.upper, kept["class"].upper)
+
+
+def test_what_replaces_a_feature_stands_beside_a_memory_map(tmp_path, monkeypatch):
+    np.save(tmp_path / "rows.npy", X)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    monkeypatch.setattr("reliance.data.stored_arrays.SMALL_MAP", 0)
+    for by in ("mean", np.zeros(4), lambda rows: 2.0 * rows, rl.Donors(X[:20]), rl.Donors(mapped), "noise"):
+        there = rl.permutation_importance(model, mapped, Y, replace=by, rng=0)
+        here = rl.permutation_importance(model, X, Y, replace=by, rng=0)
+        assert np.array_equal(there.values, here.values)
+        assert np.array_equal(there.std_error, here.std_error)
+
+
+def test_what_replaces_a_feature_is_named_where_rows_are_read_in_blocks():
+    zarr = pytest.importorskip("zarr")
+    stored = zarr.array(X, chunks=(20, 4))
+    with pytest.raises(TypeError, match=r"^replace= needs all of X"):
+        rl.permutation_importance(model, stored, Y, replace="mean")
+    with pytest.raises(TypeError, match=r"^rl\.Donors\(X\) needs all of X"):
+        rl.permutation_importance(model, X, Y, replace=rl.Donors(stored))
+
+
+def test_settings_that_would_be_ignored_are_refused(tmp_path):
+    from sklearn.linear_model import LinearRegression
+
+    from reliance.sklearn import permutation_importance
+
+    fitted = LinearRegression().fit(X, Y)
+    with rl.Run(checkpoint=tmp_path / "kept"), pytest.raises(ValueError, match="checkpoint="):
+        permutation_importance(fitted, X, Y)
+    run = rl.Run(checkpoint=tmp_path / "kept", part=(1, 2), deadline=60.0)
+    with pytest.raises(ValueError, match="part="):
+        rl.permutation_importance(model, X, Y, rng=0, run=run)

@@ -103,6 +103,8 @@ class Replacement:
 
 def replacement(problem: Problem, model: object, X: object, replacing: ReplaceLike, run: Run | None) -> Replacement:
     """What the user asks for, checked."""
+    if not (isinstance(replacing, Donors) and replacing.X is None):
+        problem = lenders.at_hand(problem, "replace=")
     if isinstance(replacing, Donors):
         return _of_donors(problem, model, X, replacing, run)
     if isinstance(replacing, str) and replacing == "noise":
