@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from reliance._core.checks import warn
 from reliance._core.run import Run, resolved
@@ -53,6 +54,8 @@ class Call:
         return f"part {self.part[0]} of {self.part[1]} is done: {there}"
 
 
+C = TypeVar("C", bound=Call | None)
+
 _AT_WORK: ContextVar[Call | None] = ContextVar("reliance_call", default=None)
 
 
@@ -88,7 +91,14 @@ def counting() -> Iterator[Call]:
 
 
 @contextmanager
-def _working(call: Call) -> Iterator[Call]:
+def aside() -> Iterator[None]:
+    """Inside, nothing is kept: what is quick and not cut into units is done again by a call that goes on."""
+    with _working(None):
+        yield
+
+
+@contextmanager
+def _working(call: C) -> Iterator[C]:
     token = _AT_WORK.set(call)
     try:
         yield call

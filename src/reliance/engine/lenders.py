@@ -6,6 +6,7 @@ Lenders are rows as the store has them, ``(m, P)``, or a tuple of such arrays fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,9 +19,20 @@ from reliance.data.checked_arrays import as_array
 from reliance.data.several_inputs import Name
 from reliance.engine.kernels import Block
 from reliance.engine.problems import Problem, behind
+from reliance.engine.stores import ArrayStore
+from reliance.engine.streamed_stores import StreamedStore
 
 # Inputs are called by their names; the only one by None.
 _HIDDEN = "hidden"  # activations, where they are measured beside the numbers of rows
+
+
+def at_hand(problem: Problem, asks: str) -> Problem:
+    """With all rows as one array, beside which others can stand: a memory map is one, other sources are refused."""
+    store = problem.store
+    if not isinstance(store, StreamedStore):
+        return problem
+    flat = store.rows.whole(asks)
+    return replace(problem, store=ArrayStore(flat, store.shape))
 
 
 def _parts(problem: Problem) -> dict[Name, Array]:
@@ -137,7 +149,8 @@ def of_function(problem: Problem, function: Callable[..., object]) -> Block:
     if table is not None:
         answer = function(table.decode(arrays.to_host(problem.flat)))
     elif inputs is None:
-        answer = function(problem.rows.X)
+        mapped = arrays.to_host(problem.flat) if problem.rows.streamed is not None else None
+        answer = function(problem.rows.X if mapped is None else mapped.reshape(-1, *problem.rows.shape))
     elif _HIDDEN in inputs.parts:
         answer = function(inputs.parts[_HIDDEN])
     else:
@@ -217,7 +230,7 @@ def of_rows(problem: Problem, model: object, X: object, given_X: object, run: Ru
         if first != second:
             few = [listed(labels, 3) for labels in (second, first)]
             raise ValueError(f"rl.Donors(X) has the columns {few[0]}, X of the call {few[1]}: they must be the same")
-    other = behind(model, X, run, problem.memory)
+    other = at_hand(behind(model, X, run, problem.memory), "rl.Donors(X)")
     mine, theirs = _parts(problem), _parts(other)
     if list(mine) != list(theirs):
         raise ValueError(

@@ -151,6 +151,11 @@ def measure_in_time(
     if not ending.wanted:
         return measure(problem, plan, compare, method, progress, route)
     check_choice(compare, COMPARE, "compare")
+    if run.part is not None:
+        raise ValueError(
+            f"run has part={run.part} and an early end, deadline= or on_interrupt=: what a part left out nobody could "
+            "tell from what others do; leave one of the two out"
+        )
     plan_of = growing(plan, problem.key)
     if plan_of is None or curves.wants_curves(problem):
         raise cannot_end(run, "curves" if plan_of is not None else plan.label)

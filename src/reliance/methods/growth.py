@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from reliance._core.run import Run
+from reliance._core.run import Run, resolved
 from reliance._core.words import shown
 from reliance.engine.evaluation import Evaluation
 from reliance.engine.problems import Problem
@@ -96,6 +96,13 @@ def clock() -> float:
 def without_end(problem: Problem) -> Problem:
     """The problem for an evaluation whose rounds somebody ends."""
     return replace(problem, run=replace(problem.run, deadline=None, on_interrupt=None))
+
+
+def check_no_end(run: Run | None, what: str) -> None:
+    """Refuse to end early what measures several times: each measurement would begin a time of its own."""
+    settings = resolved(run)
+    if settings.ends_early:
+        raise cannot_end(settings, what)
 
 
 def cannot_end(run: Run, what: str) -> ValueError:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import inference, plans
+from reliance._core import arrays
 from reliance._core.checks import check_choice, check_draws
 from reliance._core.progress import Progress
 from reliance._core.public import public
@@ -23,6 +24,7 @@ from reliance.data.passed import ColumnLike, DataLike, FeaturesLike, LossLike, M
 from reliance.engine.evaluation import evaluating
 from reliance.engine.problems import Problem, prepare
 from reliance.engine.reductions import Moments
+from reliance.engine.rounding import ROUNDING
 from reliance.exact import routes
 from reliance.inference import freedom, identified, variance
 from reliance.inference.clusters import clustered
@@ -107,9 +109,9 @@ def interaction_importance(
         risk = base_risks(evaluation, "difference")[0]
         done = routes.measure(evaluation, plan, route)
     moments = {f.name: done.answer(f).moments(f)[0] for f in problem.features}
-    known = has_rows(problem.losses[0])
+    known, unit = has_rows(problem.losses[0]), arrays.epsilon(evaluation.base.predictions)
     found = [
-        _interaction(problem, plan, [moments[f.name] for f in (both, *pair)], known)
+        _interaction(problem, plan, [moments[f.name] for f in (both, *pair)], known).rounded(risk, unit)
         for both, pair in zip(joint, chosen, strict=True)
     ]
     unknown = identified.constant_unless_unused(alone)
@@ -229,6 +231,18 @@ class _Interaction(NamedTuple):
     std_error: float = np.nan
     skewness: float = np.nan
     degrees_of_freedom: float = np.nan
+
+    def rounded(self, risk: float, unit: float) -> _Interaction:
+        """0 where the difference is what rounding left of its parts: an error as small would make it significant.
+
+        ``unit``: the spacing of predictions at 1.
+        """
+        size = abs(risk) + abs(self.joint) + abs(self.first) + abs(self.second)
+        least = ROUNDING * max(unit, float(np.finfo(np.float64).eps)) * size
+        if abs(self.value) > least or self.std_error > least:
+            return self
+        known = 0.0 * self.std_error  # nan where there is no error
+        return self._replace(value=0.0, std_error=known, skewness=known)
 
     def unknown(self) -> _Interaction:
         """Without an error."""

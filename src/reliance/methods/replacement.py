@@ -19,6 +19,7 @@ from reliance.exact import routes
 from reliance.methods import by_model
 from reliance.methods.adaptive import Until, measure_in_time, measure_until
 from reliance.methods.drawing import DEFAULT, Draws, drawn, growing
+from reliance.methods.growth import check_no_end
 from reliance.methods.measuring import KEEPS, reliance_plan
 from reliance.methods.replacing import ReplaceLike, measure_replaced, replacement
 from reliance.methods.signatures import Measuring, Replacing
@@ -222,6 +223,7 @@ def permutation_importance(
             "clusters": clusters,
         }
         options |= {"run": run, "progress": progress, "names": names, "keep": keep, "replace": replace}
+        check_no_end(run, "a mapping of models")
         return by_model.of_each(model, rng, lambda one, key: permutation_importance(one, X, y, rng=key, **options))
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
     if replace is not None:

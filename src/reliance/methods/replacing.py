@@ -21,9 +21,8 @@ from reliance.data.passed import DataLike
 from reliance.engine import lenders
 from reliance.engine.kernels import Block
 from reliance.engine.problems import Problem
-from reliance.methods.adaptive import Until, measure_until
+from reliance.methods.adaptive import Until, measure_in_time, measure_until
 from reliance.methods.drawing import Draws
-from reliance.methods.measuring import measure
 from reliance.plans import Groups, Plan
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results
@@ -104,6 +103,8 @@ class Replacement:
 
 def replacement(problem: Problem, model: object, X: object, replacing: ReplaceLike, run: Run | None) -> Replacement:
     """What the user asks for, checked."""
+    if not (isinstance(replacing, Donors) and replacing.X is None):
+        problem = lenders.at_hand(problem, "replace=")
     if isinstance(replacing, Donors):
         return _of_donors(problem, model, X, replacing, run)
     if isinstance(replacing, str) and replacing == "noise":
@@ -204,7 +205,7 @@ def measure_replaced(
             found.problem, lambda count: found.plan(count, independent), draws, compare, method, progress
         )
     plan = found.plan(number_of_draws(found, draws, usual, independent), independent)
-    return measure(found.problem, plan, compare, method, progress)
+    return measure_in_time(found.problem, plan, compare, method, progress)
 
 
 def number_of_draws(found: Replacement, draws: object, usual: object, independent: bool = False) -> int:

@@ -17,6 +17,7 @@ from reliance._core.streams import RandomState
 from reliance._core.words import listed, shown
 from reliance.data import tables
 from reliance.data.passed import DataLike, FeaturesLike, LossLike, ModelLike
+from reliance.methods.growth import check_no_end
 from reliance.methods.replacement import model_reliance
 from reliance.results.importance import Importance
 from reliance.results.splits import SplitComparison
@@ -90,6 +91,7 @@ def compare_splits(
             what = f"{len(split)} entries" if isinstance(split, tuple | list) else type(split).__name__
             raise TypeError(f"{name} must be a tuple (X, y) or (X, y, weights), got {what}")
     _check_columns(train[0], test[0])
+    check_no_end(run, "two sets of rows")
     for split in (train, test):
         X, y, *rest = split
         measured = model_reliance(

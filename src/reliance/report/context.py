@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TypedDict
 
 import numpy as np
 
-from reliance._core import streams
+from reliance._core import calls, streams
+from reliance._core.run import Run, only, resolved
 from reliance._core.words import short
 from reliance.data.checked_arrays import as_array
 from reliance.data.passed import FeaturesLike
@@ -189,9 +189,10 @@ def linear_class(question: Question, before: Mapping[str, Result]) -> Part:
     """The range of reliance over all linear models that predict these rows well."""
     _check_regression(question, before)
     options: _Named = {"features": question.features, "names": question.names, "rng": question.key}
-    run = None if question.run is None else replace(question.run, workers=None)
     y = question.y  # of rows that come with their labels there may be none
-    result = model_class_reliance(LinearClass(), question.X, y, epsilon=EPSILON, run=run, **options)  # type: ignore[arg-type]
+    # A class takes the memory alone: it has no blocks, workers or units to keep, and the call as a whole may.
+    with only(Run(memory=resolved(question.run).memory)), calls.aside():
+        result = model_class_reliance(LinearClass(), question.X, y, epsilon=EPSILON, **options)  # type: ignore[arg-type]
     shown = result._taken(np.argsort(-result.achieved_lower, kind="stable"))
     parts = [
         ("Least", "Loss with values from other rows over loss, for the model that relies least.", shown.lower),

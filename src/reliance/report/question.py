@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from reliance._core import calls
 from reliance._core.checks import check_draws
 from reliance._core.run import Run, resolved
 from reliance._core.streams import RandomState, resolve_key
@@ -21,6 +22,7 @@ from reliance.data.passed import DataLike, FeaturesLike, LossLike, ModelLike
 from reliance.data.rows import Rows
 from reliance.losses.functions import resolve_all
 from reliance.methods.drawing import Draws
+from reliance.methods.growth import check_no_end
 from reliance.methods.splits import Split
 from reliance.models.calling import name_of
 from reliance.models.default_losses import default_loss
@@ -110,7 +112,7 @@ def asked(
     """The question, checked: what is wrong with an argument is said before the work begins."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError("report draws with matplotlib, which is not installed: pip install matplotlib")
-    resolved(run)
+    _check_run(run)
     if isinstance(loss, list | tuple):
         raise ValueError(f"loss={shown(loss)} is a list: a report is about one loss, so pass one")
     if loss is not None:
@@ -134,6 +136,16 @@ def asked(
         rows=rows,
         chose_sampler=isinstance(given, Given),
     )
+
+
+def _check_run(run: Run | None) -> None:
+    """A page is about results: of a part of the units, or of units that are only counted, there are none."""
+    check_no_end(run, "a report")
+    part, call = resolved(run).part, calls.at_work()
+    if part is not None:
+        raise ValueError(f"run has part={part}, but a report needs all results: leave part out, it goes on alone")
+    if call is not None and call.dry:
+        raise ValueError("rl.estimate counts the units of one method: estimate those of the report one by one")
 
 
 def _sets(given: GivenLike, rows: Rows) -> Given:

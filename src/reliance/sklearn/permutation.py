@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from reliance import plans
 from reliance._core.kinds import HostArray
+from reliance._core.run import resolved
 from reliance._core.words import short, shown
 from reliance.data.passed import DataLike
 from reliance.engine.problems import prepare
@@ -137,6 +138,7 @@ def permutation_importance(
     from sklearn.utils import _safe_indexing
     from sklearn.utils.parallel import Parallel, delayed
 
+    _check_run()
     rows = read_rows(X)
     n, width = rows.array.shape
     samples = _checked_samples(max_samples, n)
@@ -162,6 +164,16 @@ def permutation_importance(
         offsets = {name: every[name] - some[name] for name in every}
     bunches = {name: _bunch([results[name] for results in found], offsets[name], rows.names) for name in readings}
     return bunches.get(scorers.SINGLE, bunches)
+
+
+def _check_run() -> None:
+    """Columns are shared out by joblib: no call keeps their units, and nothing may look as if it did."""
+    folder = resolved().checkpoint
+    if folder is not None:
+        raise ValueError(
+            f"rl.Run has checkpoint={shown(str(folder))}, but this function keeps no units: leave it out, or use "
+            "rl.permutation_importance"
+        )
 
 
 def _checked_scorer(estimator: object, scoring: object) -> Scorer:
