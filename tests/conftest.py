@@ -128,20 +128,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if item.path.name in ROUNDING and "jax" in item.name:
             item.add_marker(pytest.mark.compiled_for_users)
-        if _is_the_other_width(item):
+        if _waits_for_slow(item):
             item.add_marker(pytest.mark.slow)
 
 
-def _is_the_other_width(item: pytest.Item) -> bool:
-    """Whether a test is of the one of JAX's two dtypes that `make slow` has: each costs its compilations.
+def _waits_for_slow(item: pytest.Item) -> bool:
+    """Whether `make slow` has the case of JAX, half of whose time in `make test` would be compilations.
 
-    Tests take turns, so that both dtypes are in `make test`.
+    Every second test, or case of one, runs on JAX in `make test`, and of these every second with x64.
     """
     callspec = getattr(item, "callspec", None)
     name = None if callspec is None else callspec.params.get("backend")
-    if name not in WIDTHS or item.get_closest_marker("once_per_device") is not None:
+    if name not in WIDTHS:
         return False
-    return WIDTHS.index(name) != zlib.crc32(item.nodeid.replace(name, "").encode()) % 2
+    turn = zlib.crc32(item.nodeid.replace(name, "").encode())
+    if item.get_closest_marker("once_per_device") is not None:
+        return turn % 2 == 1
+    return turn % 4 != WIDTHS.index(name)
 
 
 def pytest_collection_finish() -> None:

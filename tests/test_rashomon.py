@@ -129,7 +129,7 @@ def as_columns(feature):
 # Exact
 
 
-@pytest.mark.parametrize("conditional", [False, True], ids=["MCR", "CMCR"])
+@pytest.mark.parametrize("conditional", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["MCR", "CMCR"])
 @pytest.mark.parametrize("compare", COMPARE)
 @pytest.mark.parametrize("case", CASES)
 def test_ends_are_those_of_a_search(case, compare, conditional):

@@ -30,7 +30,7 @@ def first(X):
 
 
 @pytest.mark.once_per_device
-@pytest.mark.parametrize("folds", [2, 5])
+@pytest.mark.parametrize("folds", [2, pytest.param(5, marks=pytest.mark.slow)])
 def test_relative_importance_of_tied_values_is_twice_the_conditional_variance(backend, folds):
     """E (x~ - x)^2 = 2 Var(x | z) = 4/3, whichever the regressor: all of them find a line through three points."""
     X, regressor = grid(), samplers.OLS() if folds == 2 else None

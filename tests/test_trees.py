@@ -105,7 +105,7 @@ def both(model, X, y, **options):
 
 
 @pytest.mark.filterwarnings("ignore:X holds NaN", "ignore:the losses of")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(3, 14),
