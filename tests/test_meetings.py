@@ -116,3 +116,18 @@ def test_other_rows_that_lend_are_known_again():
 
 def replaced_names(result):
     return dataclasses.replace(result, names=("x2", "x3"))
+
+
+def test_routes_that_need_all_rows_say_so_where_rows_are_read_in_blocks():
+    zarr = pytest.importorskip("zarr")
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import SplineTransformer
+    from sklearn.svm import SVR
+
+    stored = zarr.array(X, chunks=(20, 4))
+    for fitted in (SVR().fit(X, Y), make_pipeline(SplineTransformer(), Ridge()).fit(X, Y)):
+        there, here = (rl.model_reliance(fitted, rows, Y) for rows in (stored, X))
+        np.testing.assert_allclose(there.values, here.values, rtol=1e-8)
+        assert set(there.routes) == {"plain"} != set(here.routes)
+        assert all("X is read in blocks" in why for why in there.why_routes)
