@@ -1,5 +1,7 @@
 """Options that were each tested alone, together."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -96,3 +98,36 @@ def test_settings_that_would_be_ignored_are_refused(tmp_path):
     run = rl.Run(checkpoint=tmp_path / "kept", part=(1, 2), deadline=60.0)
     with pytest.raises(ValueError, match="part="):
         rl.permutation_importance(model, X, Y, rng=0, run=run)
+
+
+def test_other_rows_that_lend_are_known_again():
+    def by(donors, draws=16):
+        return rl.permutation_importance(
+            model, X, Y, draws=draws, replace=rl.Donors(donors), keep="influence", rng=0, features=["x0", "x1"]
+        )
+
+    first, more, other = by(X[:30] + 1.0), by(X[:30] + 1.0, draws=30), by(X[30:] + 1.0)
+    assert np.all((first - more).std_error < first.std_error)
+    with pytest.raises(ValueError, match="a - b: one rests on rows and other rows"):
+        first - other
+    with pytest.raises(ValueError, match="influence"):
+        rl.merge([first, replaced_names(other)])
+
+
+def replaced_names(result):
+    return dataclasses.replace(result, names=("x2", "x3"))
+
+
+def test_routes_that_need_all_rows_say_so_where_rows_are_read_in_blocks():
+    zarr = pytest.importorskip("zarr")
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import SplineTransformer
+    from sklearn.svm import SVR
+
+    stored = zarr.array(X, chunks=(20, 4))
+    for fitted in (SVR().fit(X, Y), make_pipeline(SplineTransformer(), Ridge()).fit(X, Y)):
+        there, here = (rl.model_reliance(fitted, rows, Y) for rows in (stored, X))
+        np.testing.assert_allclose(there.values, here.values, rtol=1e-8)
+        assert set(there.routes) == {"plain"} != set(here.routes)
+        assert all("X is read in blocks" in why for why in there.why_routes)

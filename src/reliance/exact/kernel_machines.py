@@ -33,7 +33,7 @@ from reliance.exact import panels, trust
 from reliance.exact.called import Called, FromMoments
 from reliance.exact.distinct import classes_of
 from reliance.exact.kernel_tables import Interval, KernelStore, coefficients, interval
-from reliance.exact.protocol import Exchange, Job, Measured, Opening, Route
+from reliance.exact.protocol import Almost, Exchange, Job, Measured, Opening, Route
 from reliance.exact.unused import Unused
 from reliance.losses.functions import is_squared
 from reliance.losses.outputs import is_output, is_whole
@@ -225,6 +225,8 @@ class Kernels(Route):
         found = kernel_machines.read(problem.model.source, problem.model.method)
         if isinstance(found, str):
             return f"cannot read the kernel machine: {found}" if found else NEEDS
+        if problem.store.streams:
+            return Almost("needs all rows in memory, and X is read in blocks")
         flat = problem.flat
         if not isinstance(flat, np.ndarray) or flat.shape[1] != found.n_features:
             return NEEDS

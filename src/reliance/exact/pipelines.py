@@ -49,11 +49,15 @@ class Pipelines(Route):
 
     def pairs(self, question: Exchange) -> Opening[Measured]:
         problem = question.problem
-        if not isinstance(problem.flat, np.ndarray) or len(problem.store.shape) != 1 or problem.rows.inputs is not None:
+        streams = problem.store.streams
+        one = len(problem.store.shape) == 1 and problem.rows.inputs is None
+        if not one or not (streams or isinstance(problem.flat, np.ndarray)):
             return self.needs
         found = pipelines.unfold(problem.model.source, int(problem.flat.shape[1]))
         if isinstance(found, str):
             return Almost(f"does not apply: {found}") if found else self.needs
+        if streams:
+            return Almost("needs all rows in memory, and X is read in blocks")
         return partial(_opened, question, found, self.best)
 
 

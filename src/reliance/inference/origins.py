@@ -7,8 +7,10 @@ import hashlib
 import numpy as np
 
 from reliance._core import arrays
-from reliance._core.kinds import HostArray
+from reliance._core.kinds import Array, HostArray
+from reliance.engine.input_stores import InputStore
 from reliance.engine.problems import Problem
+from reliance.engine.stores import Lent
 from reliance.plans import Plan
 
 
@@ -32,8 +34,15 @@ def _units(problem: Problem, plan: Plan, refitted: bool) -> str:
     if refitted:  # groups of rows are drawn
         return f"groups of {of}, key {problem.key}"
     if plan.lends and not plan.among_rows:
-        return f"{of} and {plan.label}"
+        return f"{of} and other rows {_mark(*map(arrays.to_host, _lenders(problem)))}"
     return of if plan.units == plan.n else f"pairs of {of}, key {problem.key}"
+
+
+def _lenders(problem: Problem) -> list[Array]:
+    """Rows that lend and are not measured: they are units, too, and others as many are not the same ones."""
+    store = problem.store
+    stores = store.stores if isinstance(store, InputStore) else (store,)
+    return [one.lenders for one in stores if isinstance(one, Lent)]
 
 
 def _mark(*parts: HostArray) -> str:

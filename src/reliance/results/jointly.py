@@ -128,7 +128,7 @@ def check_comparable(a: Importance, b: Importance) -> None:
     if own[2] != other[2]:
         raise ValueError(
             f"a - b: one rests on {own[2][:60]}, the other on {other[2][:60]}. Measure both with the same clusters=, "
-            "pairs= and rng="
+            "replace=, pairs= and rng="
         )
 
 
