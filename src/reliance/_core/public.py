@@ -57,7 +57,7 @@ PARAMETERS = {
         rows together. Losses of torch and optax are taken as they are; `reliance.losses` has those of tokens, masks,
         distributions and survival times. With a list the model is evaluated once, and the results come back as a
         mapping. For tasks of one network, ``{name: (output, loss)}``: an output is a name, a place or a function, as in
-        `rl.models.torch`; a task may bring its labels, ``(output, y, loss)``.""",
+        `reliance.models.torch`; a task may bring its labels, ``(output, y, loss)``.""",
     "compare": """compare : {"difference", "ratio"}
         Mean loss with the feature replaced minus, or divided by, the mean loss as it is.""",
     "features": """features : optional
@@ -96,8 +96,8 @@ PARAMETERS = {
         the trees of an ensemble (scikit-learn, LightGBM, XGBoost, CatBoost), which cannot tell donors between two
         thresholds apart. ``"linear"``: in closed form, for linear models and squared error. ``"additive"``: by sums
         over few points, or by sorting, for models whose score is a sum over columns: generalised linear models,
-        `rl.models.Additive`. ``"pipeline"``: by exchanging transformed columns, for pipelines of scikit-learn whose
-        steps treat columns apart; the last estimator may have a route of its own, as in ``"pipeline+linear"``.
+        `reliance.models.Additive`. ``"pipeline"``: by exchanging transformed columns, for pipelines of scikit-learn
+        whose steps treat columns apart; the last estimator may have a route of its own, as in ``"pipeline+linear"``.
         ``"kernel"``: from the centres of a kernel machine of scikit-learn. ``"first_layer"``: without the first product
         of a model that begins with an affine layer. ``"nodes"``: few values of a column in the place of all donors, for
         smooth models, to 1e-6 of the changes' size; never taken by itself, and refused where the loss is no smooth

@@ -97,7 +97,7 @@ class Store(Lender, Protocol):
 
     @property
     def whole(self) -> kernels.Block:
-        """All rows, as `kernels.taken` takes some of them: ``(n, P)``, or a tuple for several inputs."""
+        """All rows, as ``kernels.taken`` takes some of them: ``(n, P)``, or a tuple for several inputs."""
         ...
 
     def restore(self, block: StoreBlock, rows: range, d: int, feature: Feature) -> None:
@@ -105,7 +105,7 @@ class Store(Lender, Protocol):
         ...
 
     def in_order(self, feature: Feature, order: Array) -> Lender:
-        """What swaps a feature whose donors are places: row ``order[place]`` lends. See `AtPlaces`."""
+        """What swaps a feature whose donors are places: row ``order[place]`` lends. See ``AtPlaces``."""
         ...
 
     def replacements(self, rows: range, numbers: range | Array) -> range | Array:

@@ -98,7 +98,7 @@ class Route(Protocol):
     calls : bool
         Whether the model is called on rows of its own kind.
     tables : bool
-        Whether it can keep every prediction, not sums alone: `FromMoments` with tables.
+        Whether it can keep every prediction, not sums alone: ``FromMoments`` with tables.
     """
 
     name: str
@@ -163,7 +163,7 @@ class Exchange:
         return route.pairs(self)
 
     def check_size(self, cells: int) -> None:
-        """Raises `TablesTooLarge` if so many entries of a feature's table are too many."""
+        """Raises ``TablesTooLarge`` if so many entries of a feature's table are too many."""
         if self.tables is not None and cells > self.tables.most_cells:
             raise TablesTooLarge
 

@@ -31,9 +31,9 @@ _METHODS = ("predict", "predict_proba", "decision_function", "_predict_proba_lr"
 
 @dataclass(frozen=True, eq=False)
 class Additive:
-    r"""An additive model, ``prediction = g(intercept + s_1(x_1) + ... + s_P(x_P))``: a GAM, or a scorecard.
+    r"""An additive model, a GAM or a scorecard: ``prediction = g(intercept + the sum of all s_j(x_j))``.
 
-    With `rl.model_reliance`, all pairs of rows under a smooth loss cost about as much as a few predictions.
+    With `reliance.model_reliance`, all pairs of rows under a smooth loss cost about as much as a few predictions.
 
     Parameters
     ----------

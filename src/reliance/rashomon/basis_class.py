@@ -206,7 +206,7 @@ class BasisClass:
         return self._lifted(self._solver.best(self._expanded(data)))
 
     def contains(self, data: ClassData, model: object) -> Member:
-        """A `BasisModel` over the same functions."""
+        """A ``BasisModel`` over the same functions."""
         if not isinstance(model, BasisModel) or model.basis is not self.basis:
             raise TypeError(
                 f"reference={calling.name_of(model)} is not known to be in the class: pass a model of a result over "

@@ -44,7 +44,7 @@ class Influence(Record):
     }
 
     def columns(self) -> Floats:
-        """``(p, M)``: see `inference.together`. Estimates without a group become influences as pseudo-values."""
+        """``(p, M)``: see ``inference.together``. Estimates without a group become influences as pseudo-values."""
         direct = [part for part in (self.rows, self.training) if part is not None]
         refitted = [part for part in (self.replicates, self.training_replicates) if part is not None]
         return together.columns([*direct, *((1.0 - part.shape[1]) * part for part in refitted)])
