@@ -3,7 +3,8 @@ r"""Smooth models: the loss of a row as a function of the value that it borrows,
 If a row's loss is a smooth function of the borrowed value, polynomials of some degree m - 1 show it, and sums over the
 n donors are sums over the m nodes of Gauss quadrature for the donors' own values, with weights: exact for polynomials
 of degree 2 m - 1, so for the squares of the losses' changes, too. What is summed by donor is interpolated from the
-nodes with the polynomials that are orthonormal over the donors. The model is called with n m rows instead of n^2.
+nodes with the polynomials that are orthonormal over the donors. The model is called with n m rows instead of n^2, and
+with those of a sample.
 
 With too few nodes the answer is wrong by whole standard errors, and nothing in it says so. So the number of nodes is
 chosen on a sample of rows with true donors, for each loss, and what is still not shown to TOLERANCE at the largest
@@ -152,6 +153,11 @@ class Sample:
         problem = dataclasses.replace(some.problem, losses=kept)
         return Sample(dataclasses.replace(some, problem=problem, advance=Reporter()))
 
+    @property
+    def called(self) -> int:
+        """With how many rows the model was called so far."""
+        return self.evaluation.advance.done
+
     def changes(self, feature: Feature, values: Floats) -> list[Floats]:
         """For each loss D (rows, m) with the feature at each of m values."""
         parts = [self._part(feature, values[k : k + _TOGETHER]) for k in range(0, len(values), _TOGETHER)]
@@ -191,25 +197,28 @@ def _allowed(tolerance: float, evaluation: Evaluation) -> float:
 
 @dataclass(frozen=True, eq=False)
 class NodesJob:
-    """Columns of many values, one after the other; ``orders``: how many nodes each has taken."""
+    """Columns of many values, one after the other; ``taken``: how many rows each has called the model with."""
 
     question: Exchange
     features: tuple[Feature, ...]
     tolerance: float
-    orders: dict[str, int] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
     route: str = "nodes"
 
     def evaluations(self, feature: Feature) -> int:
-        return self.question.problem.n * self.orders.get(feature.name, ORDERS[len(ORDERS) // 2])
+        """At the nodes and in the sample that they are chosen on; before that is known, for a usual number of nodes."""
+        return self.taken.get(feature.name, self.question.problem.n * ORDERS[len(ORDERS) // 2])
 
     def run(self, evaluation: Evaluation) -> FromMoments:
         known, plans, block = {}, {}, (0, 0)
         sample = Sample.of(evaluation)
         for feature in self.features:
-            expected = self.evaluations(feature)
+            expected, before = self.evaluations(feature), sample.called
             plan = AtNodes(self._rule(sample, evaluation, feature))
-            self.orders[feature.name] = plan.columns
+            in_sample = sample.called - before
+            self.taken[feature.name] = in_sample + plan.n * plan.columns
             evaluation.advance.expect(self.evaluations(feature) - expected)
+            evaluation.advance(in_sample)
             problem = _held(self.question.problem, feature, plan.rule.nodes)
             found = evaluation.on(problem).measure(plan, (feature,))
             known[feature.name], plans[feature.name] = found.moments[feature.name], plan
