@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import reliance as rl
-from reliance.engine import evaluation
+from reliance.engine import outlook, units
 
 N = 40
 X = np.random.default_rng(0).normal(size=(N, 3))
@@ -88,15 +88,50 @@ def test_ctrl_c_stops_within_one_block() -> None:
 @pytest.mark.parametrize("name", ["permutation", "auto", "all", "relative", "conditional"])
 def test_a_very_large_run_is_announced_with_its_duration(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     method, options = METHODS[name]
-    monkeypatch.setattr(evaluation, "LARGE", 100)
-    with pytest.warns(UserWarning, match=r"called with \S+ rows, about \d+ \w+ at the speed.*draws=16 or pairs=16"):
+    monkeypatch.setattr(outlook, "LARGE", 100)
+    monkeypatch.setattr(outlook, "_LEAST", 0.0)
+    words = r"called with \S+ rows, about \d+ \w+ at the speed of the first unit: (16 draws of each row|fewer features)"
+    with pytest.warns(UserWarning, match=words) as caught:
         method(model, X, Y, **options)
+    assert all(len(str(one.message)) <= 300 for one in caught)
+
+
+def test_the_duration_is_that_of_the_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that adds a second for each call of the model: the base pass has two, each of the 12 units one."""
+    monkeypatch.setattr(outlook, "LARGE", 100)
+    monkeypatch.setattr(units, "_UNIT_ROWS", len(X))
+    monkeypatch.setattr(units, "_LARGER", 1)
+    monkeypatch.setattr(units, "_LEAST_FEATURES", 1)
+    now = [0.0]
+    monkeypatch.setattr(outlook.time, "perf_counter", lambda: now[0])
+
+    def slow(rows: Any) -> Any:
+        now[0] += 3600.0
+        return model(rows)
+
+    options: Any = {"draws": 4, "features": [0, 1, 2], "rng": 0}
+    with pytest.warns(UserWarning, match="about 12 hours at the speed"):
+        rl.permutation_importance(slow, X, Y, **options, run=rl.Run(block=(len(X), 1)))
+    with pytest.warns(UserWarning, match="about 12 hours at the speed"):
+        rl.permutation_importance(slow, X, Y, **options, run=rl.Run(block=(len(X), 1), workers=1))
+
+
+def test_a_route_that_misses_a_condition_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.linear_model import LinearRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import PolynomialFeatures
+
+    monkeypatch.setattr(outlook, "LARGE", 100)
+    monkeypatch.setattr(outlook, "_LEAST", 0.0)
+    mixed = make_pipeline(PolynomialFeatures(2), LinearRegression()).fit(X, Y)
+    with pytest.warns(UserWarning, match="take .*; no shortcut: route='pipeline' does not apply: .* mixes columns"):
+        rl.model_reliance(mixed, X, Y + X[:, 2] ** 3)
 
 
 def test_tables_that_need_no_model_are_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     from sklearn.ensemble import GradientBoostingRegressor
 
-    monkeypatch.setattr(evaluation, "LARGE", 100)
+    monkeypatch.setattr(outlook, "LARGE", 100)
     trees = GradientBoostingRegressor(n_estimators=3).fit(X, Y)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -107,4 +142,4 @@ def test_tables_that_need_no_model_are_not_announced(monkeypatch: pytest.MonkeyP
     "seconds, words", [(0.4, "0 seconds"), (90, "90 seconds"), (600, "10 minutes"), (9000, "2 hours"), (3e6, "35 days")]
 )
 def test_durations_in_words(seconds: float, words: str) -> None:
-    assert evaluation.spoken(seconds) == words
+    assert outlook.spoken(seconds) == words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import reliance as rl
+from reliance.data.stored_arrays import Stored
+from reliance.engine import units
 from test_scale import METHODS, WEIGHTS, X, Y, assert_same, model, small_units
 
 __all__ = ["small_units"]  # a fixture that is used by being there
@@ -53,6 +56,46 @@ def _public(name: str) -> Any:
 
     method.__module__ = "reliance.methods"
     return method
+
+
+SHIFTS = {"draws": rl.Draws(5, design="shifts")}
+PASSES: dict[str, tuple[Any, ...]] = {
+    "draws, in several blocks": (rl.permutation_importance, SHIFTS, 20, 1),
+    "draws, in one block": (rl.permutation_importance, SHIFTS, 100, 1),
+    "all pairs": (rl.model_reliance, {"features": [0, 1]}, (20, 20), 1),
+    "all pairs, uneven": (rl.model_reliance, {"features": [0, 1]}, (20, 7), 1),
+    "features in rounds": (rl.permutation_importance, SHIFTS, 20, 4),
+}
+
+
+@pytest.mark.parametrize("case", PASSES)
+def test_passes_over_the_data_are_those_that_are_made(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted where rows are read, less those that are read before the first unit."""
+    h5py = pytest.importorskip("h5py")
+    method, options, block, rounds = PASSES[case]
+    rows = h5py.File(tmp_path / "x.h5", "w").create_dataset("x", data=X)
+    read: list[int] = []
+    whole = Stored.rows
+
+    def counted(self: Stored, start: int, stop: int) -> Any:
+        read.append(stop - start)
+        return whole(self, start, stop)
+
+    monkeypatch.setattr(Stored, "rows", counted)
+    if rounds > 1:
+        monkeypatch.setattr(units, "batches", lambda problem, plan, features, size: [(f,) for f in features])
+    options = options | {"rng": 0, "run": rl.Run(block=block)}
+    found = rl.estimate(method, model, rows, Y, **options)
+    before, read[:] = sum(read), []
+    with pytest.warns(UserWarning, match="X is read") if rounds > 1 else warnings.catch_warnings():
+        method(model, rows, Y, **options)
+    # An estimate reads the columns that lend, too.
+    assert (found.passes - rounds) * len(X) == sum(read) - before
+    assert found.bytes_read == found.passes * X.nbytes
+    assert f"X is read {found.passes:,.0f} times" in str(found)
+    assert rl.estimate(method, model, X, Y, **options).passes == 0
 
 
 def test_nothing_of_a_count_stays_behind() -> None:

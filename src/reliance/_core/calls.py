@@ -35,6 +35,8 @@ class Call:
         the most bytes that were planned for.
     seconds : float
         That the model takes for these rows, at the speed of the base pass.
+    passes, read : float
+        How often all rows are read for these units, if they are read in blocks, and the bytes of it.
     """
 
     folder: Path | None = None
@@ -46,6 +48,8 @@ class Call:
     ready: int = 0
     memory: int = 0
     seconds: float = 0.0
+    passes: float = 0.0
+    read: float = 0.0
 
     def status(self) -> str:
         """What a call that does a part of the units answers."""

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from reliance._core import arrays, calls
 from reliance._core.calls import Call
-from reliance._core.checks import warn
 from reliance._core.kinds import Array
 from reliance._core.progress import Progress, Reporter, reporting
 from reliance._core.streams import Indices
 from reliance.data.features import Feature
-from reliance.engine import runners, units
+from reliance.engine import passes, runners, units
 from reliance.engine.base_pass import base_pass
 from reliance.engine.blocks import Evaluated
 from reliance.engine.checkpoint import Keeper
 from reliance.engine.executors import Base, Caller
+from reliance.engine.outlook import Outlook
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments
 from reliance.engine.runners import Runner, Serial
@@ -33,8 +33,6 @@ from reliance.losses.functions import Loss, row_losses
 from reliance.plans import Plan
 
 Floats = NDArray[np.float64]
-# Rows that a model is called with before anything is said about it.
-LARGE = 10**9
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +49,13 @@ class Evaluation:
     advance : Reporter
         Of the rows that are done.
     seconds : float
-        What the base pass took: nothing depends on it but a warning.
+        What the base pass took: nothing depends on it but an estimate.
     runner : Runner
         Who does the work.
     keeper : Keeper or None
         Knows what was done before, and keeps what is done now.
+    outlook : Outlook
+        What is to be said about a large run once its speed is known.
     """
 
     problem: Problem
@@ -65,23 +65,20 @@ class Evaluation:
     seconds: float = 0.0
     runner: Runner = field(default_factory=Serial)
     keeper: Keeper | None = None
+    outlook: Outlook = field(default_factory=Outlook)
 
     @property
     def key(self) -> int:
         """Of the random numbers."""
         return self.problem.key
 
-    def expect(self, cells: int, called: int | None = None) -> None:
-        """So many cells are to come, and so many rows for the model (all of them): said before it takes days."""
+    def expect(self, cells: int, called: int | None = None, cheaper: str = "") -> None:
+        """So many cells are to come, and so many rows for the model (all of them): said before it takes days.
+
+        ``cheaper``: what would take fewer rows.
+        """
         self.advance.expect(cells)
-        rows = cells if called is None else called
-        if rows > LARGE:
-            estimate = rows * self.seconds / self.problem.n
-            warn(
-                f"the model is to be called with {rows:.1e} rows, about {spoken(estimate)} at the speed of the rows as "
-                "they are: draws=16 or pairs=16 take a small part of them, with an interval that is hardly wider; "
-                "progress=True shows how far it is"
-            )
+        self.outlook.expect(cells if called is None else called, cheaper)
 
     def measure(self, plan: Plan, features: tuple[Feature, ...] | None = None) -> Evaluated:
         """The moments of some features, by default all, under a plan."""
@@ -90,20 +87,22 @@ class Evaluation:
         if call is not None and call.dry:
             self._count(call, work)
             return units.evaluate(work, ())
-        answers = self.runner.each(work, self.advance)
-        if self.keeper is not None:
-            answers = self.keeper.each(work, self.runner, self.advance)
-        return units.evaluate(work, answers)
+        passes.announce(work)
+        runner = self.outlook.timed(self.runner, work, self.keeper is None)
+        if self.keeper is None:
+            return units.evaluate(work, runner.each(work, self.advance))
+        return units.evaluate(work, self.keeper.each(work, runner, self.advance))
 
     def _count(self, call: Call, work: Work) -> None:
         """What a measurement would take."""
-        sizes = [work.size(unit) for unit in work.items()]
-        call.units, call.rows = call.units + len(sizes), call.rows + sum(sizes)
+        call.units, call.rows = call.units + sum(1 for _ in work.items()), call.rows + work.rows
         call.memory = max(
             call.memory,
             *(planned_bytes(self.problem, work.plan, self.base.output_bytes, *batch) for batch in work.batches),
         )
-        call.seconds += sum(sizes) * self.seconds / self.problem.n
+        call.seconds += work.rows * self.seconds / self.problem.n
+        read = passes.rows_read(work) / work.plan.n
+        call.passes, call.read = call.passes + read, call.read + read * self.problem.store.pass_bytes
 
     def moments(self, store: Store, plan: Plan, feature: Feature) -> tuple[Moments, ...]:
         """Of a feature, replaced as a store and a plan say; for each loss."""
@@ -201,14 +200,6 @@ class Evaluation:
         """Opened once more, with the base pass that is known."""
         with session(self.problem), reporting(progress) as advance, runners.opened(self.problem.run) as runner:
             yield dataclasses.replace(self, advance=advance, runner=runner, keeper=_keeper())
-
-
-def spoken(seconds: float) -> str:
-    """A duration in words."""
-    for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
-        if seconds >= 2.0 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} seconds"
 
 
 @contextmanager

@@ -40,6 +40,11 @@ class Waiting(Protocol[Answer_co]):
 class Runner(Protocol):
     """Does the items of a job."""
 
+    @property
+    def count(self) -> int:
+        """How many items are done at the same time."""
+        ...
+
     def each(self, job: Job[Item, Answer], advance: Advance) -> Iterator[tuple[Item, Answer]]:
         """Every item with its answer, in the order of the items; ``advance`` hears of the size of what is done."""
         ...
@@ -47,6 +52,8 @@ class Runner(Protocol):
 
 class Serial:
     """One item after the other, in this thread."""
+
+    count = 1
 
     def each(self, job: Job[Item, Answer], advance: Advance) -> Iterator[tuple[Item, Answer]]:
         desk = Desk()

@@ -66,6 +66,11 @@ class Store(Lender, Protocol):
         ...
 
     @property
+    def pass_bytes(self) -> int:
+        """What is read when all rows are read once; 0 if they are there."""
+        ...
+
+    @property
     def in_place(self) -> bool:
         """Whether blocks are written in place; where they are not, `switched` makes them."""
         ...
@@ -142,6 +147,10 @@ class Resident(Protocol):
     @property
     def streams(self) -> bool:
         return False
+
+    @property
+    def pass_bytes(self) -> int:
+        return 0
 
     @property
     def in_place(self) -> bool:

@@ -76,6 +76,10 @@ class StreamedStore:
         return self.rows.known() is None
 
     @property
+    def pass_bytes(self) -> int:
+        return self.n * self.own.row_bytes
+
+    @property
     def in_place(self) -> bool:
         return True
 

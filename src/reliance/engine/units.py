@@ -80,8 +80,17 @@ class Work:
         return cls(dataclasses.replace(problem, run=Run()), plan, base, call, tuple(cut))
 
     def items(self) -> Iterator[Unit]:
-        for number, batch in enumerate(self.batches):
-            yield from _cut(self.plan, number, batch)
+        for number in range(len(self.batches)):
+            yield from self.cut(number)
+
+    def cut(self, number: int) -> Iterator[Unit]:
+        """The units of a batch."""
+        return _cut(self.plan, number, self.batches[number])
+
+    @property
+    def rows(self) -> int:
+        """That the model is called with in all units."""
+        return sum(len(batch.features) for batch in self.batches) * self.plan.n * self.plan.columns
 
     def do(self, unit: Unit, desk: Desk, advance: Callable[[int], None]) -> Found:
         """The sums of a unit, in a buffer that a worker may have from the unit before."""
@@ -139,6 +148,7 @@ def evaluate(work: Work, answers: Iterable[tuple[Unit, Found]]) -> Evaluated:
         _merge(work, sums, unit.part, found.sums)
         block = found.block
     for batch in work.batches[current:]:
+        work.problem.store.lend(batch.features)  # others may have done all units, and a plan sorts what lends
         moments |= _finished(work, batch, sums)
     return Evaluated(moments, block)
 

@@ -57,6 +57,9 @@ class HeldAt:
     def ask(self, route: Route) -> Opening[Impacts]:
         return route.held(self)
 
+    def cheaper(self, rows: int) -> str:
+        return "fewer quantiles= or features take less"
+
     def check_size(self, cells: int) -> None:
         """No tables are held."""
 

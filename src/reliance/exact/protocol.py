@@ -16,6 +16,7 @@ from reliance import inference
 from reliance._core.streams import Indices
 from reliance.data.clusters import Clusters
 from reliance.data.features import Feature
+from reliance.engine import outlook
 from reliance.engine.evaluation import Evaluation
 from reliance.engine.executors import Base
 from reliance.engine.problems import Problem
@@ -161,6 +162,9 @@ class Exchange:
         if self.tables is not None and not route.tables:
             return "keeps no table of predictions, which ranks over all pairs need"
         return route.pairs(self)
+
+    def cheaper(self, rows: int) -> str:
+        return outlook.cheaper(rows, self.plan, next(iter(self.reasons.values()), ""))
 
     def check_size(self, cells: int) -> None:
         """Raises ``TablesTooLarge`` if so many entries of a feature's table are too many."""

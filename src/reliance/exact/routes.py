@@ -62,6 +62,10 @@ class Question(Protocol[A]):
 
     def ask(self, route: Route) -> Opening[A]: ...
 
+    def cheaper(self, rows: int) -> str:
+        """What would call the model with fewer rows than these."""
+        ...
+
     def check_size(self, cells: int) -> None:
         """Raise what says that a feature's table of so many entries is too large for the question."""
         ...
@@ -132,7 +136,7 @@ def answered(
     called = _total([job for one, job in waiting if one.calls or (isinstance(job, BehindJob) and job.calls)])
     for _, job in waiting:
         question.check_size(max(map(job.evaluations, job.features), default=0))
-    evaluation.expect(_total([job for _, job in waiting]), called)
+    evaluation.expect(_total([job for _, job in waiting]), called, question.cheaper(called))
     jobs: list[tuple[Route, Job[A], A]] = []
     while waiting:
         one, job = waiting[0]

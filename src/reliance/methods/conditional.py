@@ -20,6 +20,7 @@ from reliance.data import tables
 from reliance.data.clusters import ClustersLike
 from reliance.data.passed import DataLike, FeaturesLike, LossesLike, LossLike, ModelLike
 from reliance.engine.evaluation import evaluating
+from reliance.engine.outlook import cheaper
 from reliance.engine.problems import Problem, prepare
 from reliance.inference.freedom import units_of
 from reliance.methods.drawing import DEFAULT, Draws, drawn
@@ -348,7 +349,8 @@ def _measure(
     """All features given all sets, for each loss by name."""
     units_of(problem, plan)  # units that clusters do not have are an error before the work
     with evaluating(problem, progress) as evaluation:
-        evaluation.expect(len(sets) * len(problem.features) * plan.n * plan.columns)
+        rows = len(sets) * len(problem.features) * plan.n * plan.columns
+        evaluation.expect(rows, cheaper=cheaper(rows, plan))
         base_risks(evaluation, compare)
         check = misfit.Check(known.matrix if training is None else training)
         study = Study(evaluation, known, training, sampler, plan, compare, check)

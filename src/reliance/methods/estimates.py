@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reliance._core import calls
 from reliance._core.checks import collecting
 from reliance._core.words import shown
-from reliance.engine.evaluation import spoken
+from reliance.engine.outlook import spoken
 from reliance.methods.adaptive import Until
 
 
@@ -26,20 +26,31 @@ class Estimate:
         Bytes that each worker would allocate at most.
     seconds : float
         Of the model with one worker, at the speed that it had on the rows as they are: a rough guess for few rows.
+    passes : float
+        How often all rows are read, if they are read in blocks from a file or go in blocks to a device; 0 if they are
+        in memory. The columns that lend are one pass for all features that ``memory`` holds at a time. Before that,
+        two passes check and predict the rows as they are.
+    bytes_read : int
+        Of these passes.
     """
 
     units: int
     model_rows: int
     memory: int
     seconds: float
+    passes: float = 0.0
+    bytes_read: int = 0
 
     def __str__(self) -> str:
         size = f"{self.model_rows:,} model rows in {self.units:,} units"
-        return f"{size}, about {spoken(self.seconds)} with one worker, {self.memory / 1e6:,.0f} MB each"
+        read = f"; X is read {self.passes:,.0f} times, {self.bytes_read / 1e9:,.1f} GB in all" if self.passes else ""
+        return f"{size}, about {spoken(self.seconds)} with one worker, {self.memory / 1e6:,.0f} MB each{read}"
 
 
 def estimate(method: Callable[..., object], *arguments: object, **options: object) -> Estimate:
-    """What a call would take: units, model rows, memory and time. The model sees the rows as they are, and no others.
+    """What a call would take: units, model rows, memory, time, passes over the data. Nothing is replaced.
+
+    The model sees the rows as they are, and no others.
 
     Parameters
     ----------
@@ -77,4 +88,4 @@ def estimate(method: Callable[..., object], *arguments: object, **options: objec
     if not call.evaluations:
         name = getattr(method, "__name__", shown(method))
         raise ValueError(f"method={name} calls no model in units, so there is nothing to estimate")
-    return Estimate(call.units, call.rows, call.memory, call.seconds)
+    return Estimate(call.units, call.rows, call.memory, call.seconds, call.passes, round(call.read))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from reliance._core.run import Run, resolved
 from reliance._core.words import shown
 from reliance.engine.evaluation import Evaluation
+from reliance.engine.outlook import cheaper
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Moments, joined
 from reliance.exact.called import Called
@@ -38,8 +39,9 @@ class Growing:
     def grow(self, count: int) -> None:
         """Up to so many draws. If this is interrupted, all is as before."""
         problem = self.evaluation.problem
-        self.evaluation.expect(len(problem.features) * problem.n * (count - self.done))
-        run = self.evaluation.measure(Later(self.plan_of(count), self.done))
+        rows, plan = len(problem.features) * problem.n * (count - self.done), self.plan_of(count)
+        self.evaluation.expect(rows, cheaper=cheaper(rows, plan))
+        run = self.evaluation.measure(Later(plan, self.done))
         self.moments = {
             name: tuple(map(joined, self.moments[name], later)) if name in self.moments else later
             for name, later in run.moments.items()
