@@ -22,7 +22,7 @@ from sklearn.linear_model import (
 from sklearn.multiclass import OneVsRestClassifier
 
 import reliance as rl
-from reliance.exact import additive_pieces, additive_sums
+from reliance.exact import additive_pieces, additive_several, additive_sums
 from reliance.exact.additive_points import Sides, affine_ends
 from reliance.losses.functions import hinge, huber, pinball, resolve
 
@@ -346,3 +346,20 @@ def test_what_predicts_in_its_own_way_is_called():
     X, score, _ = data(60)
     y = (score > 0).astype(int)
     assert "additive" not in rl.model_reliance(Bounded().fit(X, y), X, y, loss="log_loss").routes
+
+
+@pytest.mark.parametrize("slope", [1.0, 40.0, 300.0])
+def test_a_table_of_softmax_losses_is_that_of_a_loop(slope):
+    """Small, large and too large for products of exponentials; some losses are clipped."""
+    rng = np.random.default_rng(0)
+    kept, at, lent = rng.normal(size=(6, 3)) * 5.0, rng.normal(size=6), rng.normal(size=4)
+    own, slopes = rng.integers(3, size=6), slope * np.array([0.3, -1.0, 0.5])
+    loss = additive_several.SoftmaxLogLoss(slopes)
+    found = loss.table(np.concatenate([own[:, None], kept], axis=1), at, lent)
+    eps = np.finfo(float).eps
+    for i in range(6):
+        for k in range(4):
+            scores = kept[i] + (at[i] + lent[k]) * slopes
+            probability = np.exp(scores - scores.max())
+            probability = np.clip(probability[own[i]] / probability.sum(), eps, 1.0 - eps)
+            np.testing.assert_allclose(found[i, k], -np.log(probability), rtol=1e-9, atol=1e-13)

@@ -44,6 +44,11 @@ class Pieces:
         same = len(self.coefficients) == 1
         return Pieces(self.levels[ids], self.breaks, self.coefficients if same else self.coefficients[ids])
 
+    @property
+    def degree(self) -> int:
+        """The largest of the polynomials."""
+        return max((k for k in (1, 2) if np.any(self.coefficients[:, :, k])), default=0)
+
     def at(self, scores: Floats) -> Floats:
         e = self.levels - scores
         piece = np.searchsorted(self.breaks, e, side="left")
@@ -93,50 +98,57 @@ def near_a_break(pieces: Pieces, sides: Sides, distance: float) -> bool:
 def moments(pieces: Pieces, sides: Sides) -> Moments:
     """The moments of D = F(a_i + b_k; y_i) - F(a_i + b_i; y_i) over all pairs."""
     t, b = pieces.levels - sides.kept, sides.lent
-    by_row, by_donor = np.argsort(t, kind="stable"), np.argsort(b, kind="stable")  # searches in order are quick
+    by_row, by_donor = np.argsort(t), np.argsort(b)  # searches in order are quick
     own = pieces.at(sides.kept + b)
     changes = _changes(pieces.take(by_row), t[by_row], own[by_row])
-    rows, squares = _row_sums(changes, t[by_row], b, pieces.breaks)
+    rows, squares = _row_sums(changes, t[by_row], b[by_donor], pieces.breaks)
     weights = None if sides.weights is None else sides.weights[by_row]
     donors = _donor_sums(changes, t[by_row], b[by_donor], pieces.breaks, weights)
     return Moments(_back(rows, by_row), _back(donors, by_donor), np.maximum(_back(squares, by_row), 0.0), None)
 
 
 def _changes(pieces: Pieces, t: Floats, own: Floats) -> Floats:
-    """``(n, m + 1, 3)``: D of each row as polynomials of what is lent, e = t - b."""
+    """``(n, m + 1, degree + 1)``: D of each row as polynomials of what is lent, e = t - b."""
     c0, c1, c2 = (pieces.coefficients[:, :, k] for k in range(3))
     at = t[:, None]
     constant = c0 + at * (c1 + at * c2) - own[:, None]
-    return np.stack([constant, -c1 - 2.0 * c2 * at, np.broadcast_to(c2, constant.shape)], axis=2)
+    terms = [constant, -c1 - 2.0 * c2 * at, c2][: pieces.degree + 1]
+    return np.stack([np.broadcast_to(term, constant.shape) for term in terms], axis=2)
 
 
 def _row_sums(changes: Floats, t: Floats, b: Floats, breaks: Floats) -> tuple[Floats, Floats]:
-    """Over the donors, of D and of its square, with the power sums of what is lent on each piece."""
-    powers = SortedSums.of(b, np.stack([b**k for k in range(5)], axis=1))
+    """Over the donors, of D and of its square, with the power sums of what is lent on each piece; t and b sorted."""
+    terms = changes.shape[2]
+    power = np.ones((len(b), 2 * terms - 1))
+    np.cumprod(np.broadcast_to(b[:, None], power[:, 1:].shape), axis=1, out=power[:, 1:])
+    powers = SortedSums.in_order(b, power)
     upper = powers.total[None, :]  # e grows where b falls: the first piece has the largest b
     rows, squares = np.zeros(len(t)), np.zeros(len(t))
     for piece in range(len(breaks) + 1):
-        lower = powers.below(t - breaks[piece]) if piece < len(breaks) else np.zeros((1, 5))
+        lower = powers.below(t - breaks[piece]) if piece < len(breaks) else np.zeros((1, 2 * terms - 1))
         sums = upper - lower
         d = changes[:, piece]
-        for k in range(3):
+        for k in range(terms):
             rows += d[:, k] * sums[:, k]
-            for m in range(3):
-                squares += d[:, k] * d[:, m] * sums[:, k + m]
+            for m in range(k, terms):
+                squares += (1.0 if m == k else 2.0) * (d[:, k] * d[:, m]) * sums[:, k + m]
         upper = lower
     return rows, squares
 
 
 def _donor_sums(changes: Floats, t: Floats, b: Floats, breaks: Floats, weights: Floats | None) -> Floats:
-    """Over the rows, weighted."""
+    """Over the rows, weighted; t and b sorted."""
     found = np.zeros(len(b))
     for piece in range(len(breaks) + 1):
         d = changes[:, piece] if weights is None else weights[:, None] * changes[:, piece]
-        rows = SortedSums.of(t, d)  # e grows with t
-        lower = rows.up_to(b + breaks[piece - 1]) if piece else np.zeros((1, 3))
+        rows = SortedSums.in_order(t, d)  # e grows with t
+        lower = rows.up_to(b + breaks[piece - 1]) if piece else np.zeros((1, d.shape[1]))
         upper = rows.up_to(b + breaks[piece]) if piece < len(breaks) else rows.total[None, :]
         sums = upper - lower
-        found += sums[:, 0] + b * (sums[:, 1] + b * sums[:, 2])
+        terms = sums[:, -1]
+        for k in range(d.shape[1] - 2, -1, -1):
+            terms = terms * b + sums[:, k]
+        found += terms
     return found
 
 

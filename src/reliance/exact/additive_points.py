@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,26 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 # F: labels (m, ...) and scores (m,) to losses (m,).
 LossAt: TypeAlias = Callable[[HostArray, Floats], Floats]
+
+
+@runtime_checkable
+class Tabled(Protocol):
+    """F that has a quicker way to the losses of some rows with all of some points."""
+
+    def __call__(self, labels: HostArray, scores: Floats) -> Floats: ...
+
+    def table(self, labels: HostArray, kept: Floats, lent: Floats) -> Floats:
+        """``(R, M)``: losses at scores ``kept (R,) + lent (M,)``."""
+        ...
+
+
+def table_of(loss: LossAt | Tabled, labels: HostArray, kept: Floats, lent: Floats) -> Floats:
+    """``(R, M)``: the losses of rows, with each of some points."""
+    if isinstance(loss, Tabled):
+        return loss.table(labels, kept, lent)
+    flat = loss(np.repeat(labels, len(lent), axis=0), (kept[:, None] + lent).reshape(-1))
+    return flat.reshape(len(kept), len(lent))
+
 
 # Chebyshev points in an interval. The work of rows and donors grows with it, the number of intervals only the tables;
 # but where every row has a table of its own, the fewest points in all are the best.

@@ -18,13 +18,43 @@ from reliance._core.words import shown
 from reliance.data.features import Feature
 from reliance.exact import trust
 from reliance.exact.additive_points import LossAt, Sides
-from reliance.exact.additive_ways import AdditiveOffer, Way, is_moved, log_loss_of, smooth
+from reliance.exact.additive_ways import AdditiveOffer, Way, clipped, is_moved, log_loss_of, smooth
 from reliance.exact.protocol import Exchange
 from reliance.losses import formulas
 from reliance.losses.functions import Loss, row_losses
 from reliance.models.several_scores import SeveralScores
 
 Floats = NDArray[np.float64]
+# By how much a value may move scores whose exponentials are multiplied: what underflows is then nothing beside the rest.
+_SAFE = 100.0
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxLogLoss:
+    """The log loss of softmax probabilities of C scores that a value moves; ``slopes (C,)``.
+
+    Labels are ``(m, 1 + C)``: the class, and what the scores keep.
+    """
+
+    slopes: Floats
+
+    def __call__(self, labels: HostArray, values: Floats) -> Floats:
+        return log_loss_of(labels[:, 0], labels[:, 1:] + values[:, None] * self.slopes)
+
+    def table(self, labels: HostArray, kept: Floats, lent: Floats) -> Floats:
+        """exp(a + b) = exp(a) exp(b): a product of matrices, and one logarithm for each pair."""
+        moved = lent[:, None] * self.slopes
+        if np.max(np.abs(moved)) > _SAFE:
+            pairs = self(np.repeat(labels, len(lent), axis=0), (kept[:, None] + lent).reshape(-1))
+            return pairs.reshape(len(kept), len(lent))
+        scores = labels[:, 1:] + kept[:, None] * self.slopes
+        scores -= np.max(scores, axis=1, keepdims=True)
+        found = np.exp(scores) @ np.exp(moved).T
+        np.log(found, out=found)
+        own = labels[:, 0].astype(np.int64)
+        found -= np.take_along_axis(scores, own[:, None], axis=1)
+        found -= moved.T[own]
+        return clipped(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +106,12 @@ class SeveralReading:
     def _loss_at(self, function: Loss, slopes: Floats, target: HostArray) -> LossAt:
         """F: the losses of labels with kept scores, and values."""
         width, shape = self.scores.shape[1], target.shape[1:]
-        by_score = function.rows is formulas.log_loss and self.form.softmax
+        if function.rows is formulas.log_loss and self.form.softmax and not shape:
+            return SoftmaxLogLoss(slopes)
 
         def losses(labels: HostArray, values: Floats) -> Floats:
             scores = labels[:, -width:] + values[:, None] * slopes
             own = labels[:, :-width].reshape(len(values), *shape)
-            if by_score:
-                return log_loss_of(own, scores)
             return np.asarray(row_losses(function, own, self.form.answer(scores)), dtype=np.float64)
 
         return losses

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance.engine.reductions import Moments
-from reliance.exact.additive_points import EPS, ORDER, UNITS, LossAt, Points, RowPoints, Sides, row_points
+from reliance.exact.additive_points import EPS, ORDER, UNITS, LossAt, Points, RowPoints, Sides, row_points, table_of
 from reliance.exact.panels import tail
 
 Floats = NDArray[np.float64]
@@ -122,8 +122,8 @@ def _tables(loss: LossAt, sides: Sides, rows: RowPoints, donors: Points) -> _Tab
         tables = []
         for labels in rows.labels:
             before = loss(labels[part], at)
-            after = loss(np.repeat(labels[part], width, axis=0), (at[:, None] + donors.at).reshape(-1))
-            tables.append(after.reshape(len(at), width) - before[:, None])
+            after = table_of(loss, labels[part], at, donors.at)
+            tables.append(after - before[:, None])
             largest = np.maximum(largest, [np.max(np.abs(after)), np.max(np.abs(tables[-1]))])
         products = [tables[k] * tables[m] for k in range(count) for m in range(k, count)]
         for place, table in enumerate([*tables, *products]):

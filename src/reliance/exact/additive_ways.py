@@ -79,9 +79,13 @@ def smooth(function: Loss, loss: LossAt, sides: Sides, continuous: bool) -> Smoo
 
 def log_loss_of(labels: HostArray, scores: Floats) -> Floats:
     """The log loss of logistic or softmax probabilities, clipped as it is; without the rounding of those near 1."""
+    return clipped(np.asarray(formulas.cross_entropy(labels, scores), dtype=np.float64))
+
+
+def clipped(losses: Floats) -> Floats:
+    """As those of probabilities between eps and 1 - eps; in place."""
     eps = float(np.finfo(np.float64).eps)
-    found = formulas.cross_entropy(labels, scores)
-    return np.clip(np.asarray(found, dtype=np.float64), -np.log1p(-eps), -np.log(eps))
+    return np.clip(losses, -np.log1p(-eps), -np.log(eps), out=losses)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -21,15 +21,12 @@ class SortedSums:
 
     Attributes
     ----------
-    order : integers (m,)
-        Which value stands at each place.
     values : array (m,)
         Sorted.
     running : array (m + 1, ...)
         ``running[r]``: the sum of the weights of the first r values.
     """
 
-    order: NDArray[np.int64]
     values: Floats
     running: Floats
 
@@ -37,9 +34,14 @@ class SortedSums:
     def of(cls, values: Floats, weights: Floats | None = None) -> SortedSums:
         """``weights (m,)`` or ``(m, K)``: what is summed, several things side by side; None: values are counted."""
         order = np.argsort(values, kind="stable")
+        return cls.in_order(values[order], None if weights is None else weights[order])
+
+    @classmethod
+    def in_order(cls, values: Floats, weights: Floats | None = None) -> SortedSums:
+        """The same of values that are sorted."""
         if weights is None:
-            return cls(order, values[order], np.arange(len(values) + 1, dtype=np.float64))
-        return cls(order, values[order], running_sums(weights[order]))
+            return cls(values, np.arange(len(values) + 1, dtype=np.float64))
+        return cls(values, running_sums(weights))
 
     @property
     def total(self) -> Floats:
