@@ -30,7 +30,7 @@ from reliance.losses import checks as loss_checks
 from reliance.losses import of_means
 from reliance.methods import measuring
 from reliance.rashomon import ascent, moments
-from reliance.rashomon.kernel_pairs import RBF, Polynomial, Switch, pair_products
+from reliance.rashomon.kernel_pairs import RBF, Polynomial, Switch, own_products, pair_products
 from reliance.rashomon.protocol import ClassData
 from test_trees import LEVELS, made
 
@@ -407,9 +407,8 @@ def test_pair_products_stay_on_the_device(cuda, class_traffic, kernel, condition
     X, y, landmarks = (tensor(*shape, dtype=torch.float64) for shape in ((N, P), (N,), (4, P)))
     switch = Switch.of(X, (0, 2), conditional)
     class_traffic.clear()
-    found = pair_products(
-        kernel, switch, landmarks, np.ones((4, 3)), y, memory=10**6, own=tensor(N, 3, dtype=torch.float64)
-    )
+    own = own_products(tensor(N, 3, dtype=torch.float64), y)
+    found = pair_products(kernel, switch, landmarks, np.ones((4, 3)), y, memory=10**6, own=own)
     assert found.shape == (5, 5)
     assert class_traffic["download"] <= 12
 

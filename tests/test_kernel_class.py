@@ -99,6 +99,20 @@ def test_forms_of_near_dependent_landmarks() -> None:
     assert switched == pytest.approx(literal_risk(model, X, y, (0,), False), rel=1e-7)
 
 
+@pytest.mark.parametrize("bandwidth", [0.7, 3.0, 20.0])
+def test_forms_of_many_landmarks(bandwidth: float) -> None:
+    """Parts of low rank, parts that are not, and directions near rounding: against the kernel at every pair."""
+    X, y = problem(n=220)
+    space = _Space.of(KernelClass("rbf", landmarks=200, radius=50.0, bandwidth=bandwidth), data_of(X, 1e4 * y))
+    switch = Switch.of(space.X, (0,), False)
+    pairs = kernel_pairs._by_blocks(space.kernel, switch, space.landmarks, space.axes, space.y, 10**8)
+    (factor,) = space.kernel.factors(switch, space.landmarks)  # type: ignore[attr-defined]
+    found = kernel_pairs._by_one_factor(factor, space.axes, space.y)
+    units = np.append(1e4, np.ones(len(found) - 1))
+    away, size = ((np.abs(x) / np.outer(units, units)).max() for x in (found - pairs, pairs))
+    assert away < 1e-9 * size
+
+
 @pytest.mark.parametrize("kernel", ["rbf", "callable"])
 def test_no_square_of_the_rows_in_memory(kernel: str) -> None:
     """All pairs, by factors or by blocks, in O(n m) numbers: far less than one n x n matrix."""

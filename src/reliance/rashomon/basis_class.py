@@ -19,7 +19,7 @@ from reliance.rashomon import basis_functions
 from reliance.rashomon.ball import Ball
 from reliance.rashomon.convex import ConvexLinearClass
 from reliance.rashomon.ellipsoid import Ellipsoid, Point, range_of
-from reliance.rashomon.kernel_pairs import Switch, pair_products
+from reliance.rashomon.kernel_pairs import Switch, own_products, pair_products
 from reliance.rashomon.linear import LeastSquaresClass
 from reliance.rashomon.moments import check_intercept, fixed_intercept, row_moments
 from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
@@ -330,15 +330,15 @@ class BasisClass:
         ball = None if self.ridge is None else Ball(shape, float(self.ridge))
         functions = Functions(shape, ball, fixed_intercept(self.intercept))
         X = wide(data.X)
-        own = upload(within.X, X)
+        own, y = upload(within.X, X), upload(to_host(data.y).astype(np.float64), X)
         total = pair_products(
             lambda rows, _: upload(self._values(narrow(rows, data.X)), X),
             Switch.of(X, feature.columns, conditional),
             X[:1, :],
             np.eye(int(own.shape[1])),
-            upload(to_host(data.y).astype(np.float64), X),
+            y,
             memory=data.memory,
-            own=own,
+            own=own_products(own, y),
         )
         switched = Quadratic(float(total[0, 0]), -total[1:, 0], (total[1:, 1:] + total[1:, 1:].T) / 2)
         low, high = functions.ends(switched, bound, compare)

@@ -10,6 +10,7 @@ import math
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from reliance._core.words import shown
 from reliance.data.features import Feature
 from reliance.rashomon.ball import Ball
 from reliance.rashomon.ellipsoid import Ellipsoid, Point, range_of
-from reliance.rashomon.kernel_pairs import RBF, Kernel, Polynomial, ProductKernel, Switch, pair_products
+from reliance.rashomon.kernel_pairs import RBF, Kernel, Polynomial, ProductKernel, Switch, own_products, pair_products
 from reliance.rashomon.moments import check_intercept, fixed_intercept, row_moments
 from reliance.rashomon.protocol import ClassData, Member, Range
 from reliance.rashomon.switched_ends import Functions
@@ -256,9 +257,14 @@ class _Space:
     def best(self) -> Member:
         return self.member(self.ball.solution[0], self.ball.least)
 
+    @cached_property
+    def own(self) -> Host:
+        """Products of (y, 1, functions), summed over the rows."""
+        return own_products(self.inner, self.y)
+
     def switched(self, switch: Switch, memory: int) -> Quadratic:
         """The mean squared error over all pairs, a quadratic in (mu, v)."""
-        total = pair_products(self.kernel, switch, self.landmarks, self.axes, self.y, memory=memory, own=self.inner)
+        total = pair_products(self.kernel, switch, self.landmarks, self.axes, self.y, memory=memory, own=self.own)
         return Quadratic(float(total[0, 0]), -total[1:, 0], (total[1:, 1:] + total[1:, 1:].T) / 2)
 
     @property

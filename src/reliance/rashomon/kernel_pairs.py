@@ -17,7 +17,7 @@ import numpy as np
 from reliance._core.arrays import device, namespace, to_host
 from reliance._core.kinds import Array
 from reliance.samplers.draws import Host, take_columns, upload
-from reliance.samplers.regressors import _squared_distances, least_squares
+from reliance.samplers.regressors import least_squares
 
 Factors: TypeAlias = list[tuple[Array, Array]]
 
@@ -25,6 +25,9 @@ Factors: TypeAlias = list[tuple[Array, Array]]
 _LEAST_SINGULAR = 1e-15
 # Combinations of columns that are tried as all there is of them, and what may be missing then: rounding.
 _PROBES, _MISSED = 48, 4e-15
+# The share of a factor that plain products of columns may have, times the root of how much more the rotation enlarges
+# some functions than others: with 1 their rounding would be as large as that of the careful form.
+_SMALL = 1.0
 # Rows of products of two factors that are made at a time: large products are fast.
 _PAIRED = 512
 # Numbers held at a time beside a block of kernel values: the rows, the values, their rotation.
@@ -117,17 +120,25 @@ class RBF:
             return None
         own = take_columns(C, switch.columns)
         widths = upload(self.widths[list(switch.columns)], own)
-        xp = namespace(own)
-        part = xp.exp(-0.5 * _squared_distances(switch.lent / widths, own / widths))
-        return [(self._of(switch.kept, C, switch.others), part)]
+        return [(self._of(switch.kept, C, switch.others), _decay(switch.lent / widths, own / widths))]
 
     def _of(self, X: Array, C: Array, columns: Sequence[int]) -> Array:
         xp = namespace(X)
         if len(columns) == 0:
             return xp.ones((X.shape[0], C.shape[0]), dtype=X.dtype, device=device(X))
         widths = upload(self.widths[list(columns)], X)
-        squares = _squared_distances(take_columns(X, columns) / widths, take_columns(C, columns) / widths)
-        return xp.exp(-0.5 * squares)
+        return _decay(take_columns(X, columns) / widths, take_columns(C, columns) / widths)
+
+
+def _decay(A: Array, B: Array) -> Array:
+    """exp(-|a - b|^2 / 2) for all rows a and b: the exponent by one product of matrices."""
+    xp = namespace(A)
+    origin = xp.mean(B, axis=0)  # squares of large numbers would cancel
+    A, B = A - origin, B - origin
+    a, b = (-0.5 * xp.sum(x * x, axis=1)[:, None] for x in (A, B))
+    left = xp.concat([A, a, xp.ones_like(a)], axis=1)
+    exponents = left @ xp.matrix_transpose(xp.concat([B, xp.ones_like(b), b], axis=1))
+    return xp.exp(xp.minimum(exponents, xp.zeros_like(exponents)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +223,7 @@ class ProductKernel:
 
 
 def pair_products(
-    kernel: Kernel, switch: Switch, landmarks: Array, axes: Host, y: Array, *, memory: int, own: Array
+    kernel: Kernel, switch: Switch, landmarks: Array, axes: Host, y: Array, *, memory: int, own: Host
 ) -> Host:
     """Means over all n(n-1) pairs of the products of the columns (y, 1, kernel values at switched rows @ axes).
 
@@ -226,17 +237,75 @@ def pair_products(
     y : array (n,)
     memory : int
         Bytes that a block may take.
-    own : array (n, r)
-        Kernel values at the rows themselves @ axes.
+    own : array (2 + r, 2 + r), on the host
+        The sums of these products over the rows as they are.
 
     Returns
     -------
     array (2 + r, 2 + r), on the host
     """
     n, factors = int(y.shape[0]), getattr(kernel, "factors", lambda *_: None)(switch, landmarks)
-    total = _by_blocks(kernel, switch, landmarks, axes, y, memory) if factors is None else _by_factors(factors, axes, y)
-    columns = _with_label(own, y)  # a row with itself as donor is the row
-    return np.asarray((total - to_host(namespace(y).matrix_transpose(columns) @ columns)) / (n * (n - 1)))
+    if factors is None:
+        total = _by_blocks(kernel, switch, landmarks, axes, y, memory)
+    else:
+        total = _by_one_factor(factors[0], axes, y) if len(factors) == 1 else _by_factors(factors, axes, y)
+    return np.asarray((total - own) / (n * (n - 1)))  # a row with itself as donor is the row
+
+
+def own_products(values: Array, y: Array) -> Host:
+    """Sums over the rows of the products of the columns (y, 1, functions)."""
+    columns = _with_label(values, y)
+    return to_host(namespace(y).matrix_transpose(columns) @ columns)
+
+
+def _by_one_factor(factor: tuple[Array, Array], axes: Host, y: Array) -> Host:
+    r"""`_by_factors` of a single product B A, for less than a QR decomposition of B costs.
+
+    Both are split into a part S of low rank and a small rest E: B'B = S'S + E'E. Only the products of the two parts of
+    low rank need the careful form. For the others, which are smaller by the square of what is small in E, products of
+    columns keep enough digits, though the rotation enlarges their rounding by the square of what it does otherwise.
+    """
+    xp = namespace(y)
+    ones, label = xp.ones_like(y)[:, None], xp.reshape(y, (-1, 1))
+    size = float(np.sqrt(to_host(xp.mean(y * y)))) or 1.0  # y as large as 1, so that nothing is small beside it
+    sizes = np.linalg.norm(axes, axis=0)
+    small = _SMALL * float(np.sqrt(np.min(sizes) / np.max(sizes)))
+    rest, rest_left = _split(xp.concat([label / size, ones, factor[0]], axis=1), small, _PROBES)
+    lent, lent_left = _split(xp.concat([ones, ones, factor[1]], axis=1), small, _PROBES // 2)
+    rotation = np.zeros((2 + axes.shape[0], 2 + axes.shape[1]))
+    rotation[0, 0], rotation[1, 1], rotation[2:, 2:] = size, 1.0, axes
+    plain = (rest.T @ rest) * lent_left + rest_left * (lent.T @ lent + lent_left)
+    total = rotation.T @ (plain @ rotation)
+    many = max(_PAIRED // max(len(lent), 1), 1)
+    for start in range(0, len(rest), many):
+        part = np.reshape(rest[start : start + many, None, :] * lent, (-1, len(rotation))) @ rotation
+        total += part.T @ part
+    return np.asarray((total + total.T) / 2)
+
+
+def _split(columns: Array, small: float, many: int) -> tuple[Host, Host]:
+    """S (k, columns) and E'E (columns, columns) with columns'columns = S'S + E'E, E being a small share of the columns.
+
+    E is what is left of the columns when their projections on some random combinations of them are taken away, and
+    those of these projections that are small.
+    """
+    xp, (n, width) = namespace(columns), columns.shape
+    whole, turned = float(to_host(xp.linalg.matrix_norm(columns))), xp.matrix_transpose
+    while 4 * many <= min(n, width):
+        probes = upload(np.random.default_rng(0).normal(size=(width, many)), columns)
+        basis = xp.linalg.qr(columns @ probes)[0]
+        short = turned(basis) @ columns
+        left = columns - basis @ short
+        missed = float(to_host(xp.linalg.matrix_norm(left)))
+        if missed <= small * whole:
+            _, spread, right = np.linalg.svd(to_host(short), full_matrices=False)
+            directions, kept = spread[:, None] * right, spread > small * spread[0]
+            more = directions[~kept].T @ directions[~kept]
+            if missed > _MISSED * whole:
+                more = more + to_host(turned(left) @ left)
+            return directions[kept], more
+        many *= 2
+    return _triangular(columns, False), np.zeros((width, width))
 
 
 def _by_factors(factors: Factors, axes: Host, y: Array) -> Host:
@@ -254,8 +323,7 @@ def _by_factors(factors: Factors, axes: Host, y: Array) -> Host:
         rest += [B] if t == 0 else [none, none, B]
         lent += [A] if t == 0 else [none, none, A]
     width = 2 + axes.shape[0]
-    several = len(factors) > 1
-    kept, given = (np.split(_triangular(xp.concat(x, axis=1), several), len(factors), axis=1) for x in (rest, lent))
+    kept, given = (np.split(_triangular(xp.concat(x, axis=1), True), len(factors), axis=1) for x in (rest, lent))
     rotation = np.zeros((width, 2 + axes.shape[1]))
     rotation[:2, :2], rotation[2:, 2:] = np.eye(2), axes
     total = np.zeros((rotation.shape[1],) * 2)

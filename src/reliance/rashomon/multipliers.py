@@ -19,8 +19,10 @@ from reliance.rashomon.trust_region import Quadratic
 Floats = NDArray[np.float64]
 _STEPS = 100  # of Newton for one weight of the barrier; two or three are usual
 _SHRINK = 0.001  # of the weight of the barrier
-_WARM = 1e-6  # the weight with which known multipliers begin
+_WARM = 1e-6  # the weight from which known multipliers begin
+FIRST = _WARM * _SHRINK  # and the first with which they are looked for
 _POWERS = 8  # products with a matrix that say how large it is
+_REACH = 0.99  # how much of the way to 0 a multiplier may go in one step
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +63,7 @@ def _probe(size: int) -> Floats:
 
 
 def largest_bound(
-    objective: Quadratic, constraints: Sequence[Quadratic], finest: float, start: Floats | None = None
+    objective: Quadratic, diagonal: Floats, constraints: Sequence[Quadratic], finest: float, start: Floats | None = None
 ) -> Dual:
     r"""Maximise over x >= 0 the bound :math:`\varphi(x) = \min_u\, objective(u) + \sum_k x_k\, constraint_k(u)`.
 
@@ -74,6 +76,8 @@ def largest_bound(
     ----------
     objective, constraints : Quadratic
         In coordinates in which the objective and the set are of size one; the constraints have diagonal matrices.
+    diagonal : array (d,)
+        Added to the diagonal of the objective's matrix.
     finest : float
         The last tau.
     start : array, optional
@@ -83,31 +87,32 @@ def largest_bound(
     ----------
     Boyd, S., Vandenberghe, L. (2004). Convex optimization, appendix B (S-procedure) and chapter 11 (barriers).
     """
-    forms = _Forms.of(objective, constraints)
+    forms = _Forms.of(objective, diagonal, constraints)
     here = None if start is None else forms.at(start)
     weight = min(_WARM, 1.0 / forms.size) if here is not None else 1.0 / forms.size
     here = forms.convex() if here is None else here
     if here is None:  # the set is so thin that its own matrix is singular: only the trivial bound
         return Dual(-math.inf, np.ones(len(constraints)), np.zeros(forms.size), np.zeros(forms.size))
-    settled = True
-    while weight > finest and settled:
-        weight = max(weight * _SHRINK, 0.99 * finest)
-        here, settled = _centred(forms, here, weight)
+    steps = 2
+    while weight > finest and steps:
+        # Where one step was enough the path is straight, and a weight can be left out.
+        weight = max(weight * (_SHRINK if steps > 1 else _SHRINK**2), 0.99 * finest)
+        here, steps = _centred(forms, here, weight)
     return Dual(here.value, here.x, here.point, weight * here.edge)
 
 
-def _centred(forms: _Forms, here: _Bound, weight: float) -> tuple[_Bound, bool]:
-    """Newton's steps to the maximum for one weight of the barrier, and whether it was reached."""
-    for _ in range(_STEPS):
+def _centred(forms: _Forms, here: _Bound, weight: float) -> tuple[_Bound, int]:
+    """Newton's steps to the maximum for one weight of the barrier, and how many there were; 0 if it was not reached."""
+    for steps in range(1, _STEPS + 1):
         slope, step = _newton(forms, here, weight)
         decrement = float(slope @ step)
         moved = _moved(forms, here, weight, step, decrement)
         if moved is None:
-            return here, False  # rounding: what was reached counts
+            return here, 0  # rounding: what was reached counts
         here = moved
         if decrement < 0.1:
-            return here, True
-    return here, False
+            return here, steps
+    return here, 0
 
 
 def _newton(forms: _Forms, here: _Bound, weight: float) -> tuple[Floats, Floats]:
@@ -119,7 +124,10 @@ def _newton(forms: _Forms, here: _Bound, weight: float) -> tuple[Floats, Floats]
     # The constraints at the minimiser are the derivatives of phi.
     slope = ((slopes + forms.edges) @ here.point + forms.heights) / weight
     slope = slope + weight * (bent @ here.edge) + 1 / here.x
-    bend = 2 / weight * (slopes @ solved[:, :k]) + 2 * weight * (bent @ solved[:, k:]) + np.diag(1 / here.x**2)
+    # On the path x times its constraint is the weight. Bent by that, a multiplier that falls to 0 with the weight gets
+    # there at once; bent by the logarithm it would be divided by some number in every step.
+    steep = np.maximum((1 / here.x - slope) / here.x, 1e-3 / here.x**2)
+    bend = 2 / weight * (slopes @ solved[:, :k]) + 2 * weight * (bent @ solved[:, k:]) + np.diag(steep)
     units = 1 / np.sqrt(np.diagonal(bend))  # the multipliers may differ by many orders
     step = units * np.linalg.lstsq(units[:, None] * bend * units, units * slope)[0]
     return slope, step
@@ -128,7 +136,7 @@ def _newton(forms: _Forms, here: _Bound, weight: float) -> tuple[Floats, Floats]
 def _moved(forms: _Forms, here: _Bound, weight: float, step: Floats, decrement: float) -> _Bound | None:
     """The next point along a step; None if rounding leaves no better one."""
     # Not near where a multiplier is 0, nor where the sum stops to be convex along what is nearly flat in it.
-    share = min(1.0, 0.7 / max(float(np.max(-step / here.x)), 1e-300))
+    share = min(1.0, _REACH / max(float(np.max(-step / here.x)), 1e-300))
     falls = -float(here.edge**2 @ (step @ forms.diagonals))
     if falls > 0:
         share = min(share, 0.95 * float(here.edge @ forms.probe) / falls)
@@ -162,19 +170,21 @@ class _Bound:
 
 @dataclass(frozen=True, eq=False)
 class _Forms:
-    """The objective, and the constraints as arrays (k, d), (k, d), (k,)."""
+    """The objective with a diagonal of its own (d,), and the constraints as arrays (k, d), (k, d), (k,)."""
 
     objective: Quadratic
+    own: Floats
     diagonals: Floats
     edges: Floats
     heights: Floats
     probe: Floats
 
     @classmethod
-    def of(cls, objective: Quadratic, constraints: Sequence[Quadratic]) -> _Forms:
+    def of(cls, objective: Quadratic, diagonal: Floats, constraints: Sequence[Quadratic]) -> _Forms:
         diagonals = np.array([np.diagonal(q.matrix) for q in constraints])
         edges, heights = np.array([q.linear for q in constraints]), np.array([q.constant for q in constraints])
-        return cls(objective, diagonals, edges, heights, _probe(len(objective.linear)))
+        own = np.diagonal(objective.matrix) + diagonal
+        return cls(objective, own, diagonals, edges, heights, _probe(len(own)))
 
     @property
     def size(self) -> int:
@@ -183,7 +193,8 @@ class _Forms:
     def convex(self) -> _Bound | None:
         """Equal multipliers, so large that objective and constraints together are convex."""
         least = float(np.min(np.sum(self.diagonals, axis=0)))
-        first = 2 * norm_of(self.objective.matrix) / least + 1.0
+        added = float(np.max(np.abs(self.own - np.diagonal(self.objective.matrix))))
+        first = 2 * (norm_of(self.objective.matrix) + added) / least + 1.0
         tries = (self.at(np.full(len(self.heights), first * 4.0**k)) for k in range(20))
         return next((found for found in tries if found is not None), None)
 
@@ -191,9 +202,9 @@ class _Forms:
         """The value phi at x; None where it is minus infinity."""
         if (x <= 0).any():
             return None
-        matrix = self.objective.matrix.copy()
-        np.fill_diagonal(matrix, np.diagonal(matrix) + x @ self.diagonals)
-        lower, failed = linalg.lapack.dpotrf(matrix, lower=1, overwrite_a=1)
+        matrix = np.array(self.objective.matrix.T, order="F")  # symmetric, and as LAPACK wants it: not copied again
+        np.fill_diagonal(matrix, self.own + x @ self.diagonals)
+        lower, failed = linalg.lapack.dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
         if failed:
             return None
         edge = self.objective.linear + x @ self.edges

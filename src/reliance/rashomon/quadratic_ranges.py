@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from reliance.rashomon.multipliers import Dual, largest_bound, norm_of
+from reliance.rashomon.multipliers import FIRST, Dual, largest_bound, norm_of
 from reliance.rashomon.trust_region import Largest, Quadratic
 
 Floats = NDArray[np.float64]
@@ -52,8 +52,10 @@ class Region:
 
 
 def _reach(q: Quadratic, origin: Floats, step: Floats) -> float:
-    """The largest s with q(origin + s step) <= 0, for a convex q."""
-    a, b, c = float(step @ q.matrix @ step), float(step @ (q.matrix @ origin + q.linear)), min(q(origin), 0.0)
+    """The largest s with q(origin + s step) <= 0, for a convex q with a diagonal matrix."""
+    bent = np.diagonal(q.matrix)
+    a, b = float(bent @ step**2), float(step @ (bent * origin + q.linear))
+    c = min(q.constant + float(2.0 * (q.linear @ origin) + bent @ origin**2), 0.0)
     if a <= 0 and b <= 0:
         return math.inf
     root = math.sqrt(max(b * b - a * c, 0.0))
@@ -84,6 +86,7 @@ def largest_ratio(top: Quadratic, bottom: Quadratic, where: Region, weights: tup
     Parameters
     ----------
     top, bottom : Quadratic
+        The matrix of ``bottom`` is diagonal.
     where : Region
         Its first constraint is that ``bottom`` is at most ``weights[1]``.
     weights : (float, float)
@@ -95,23 +98,27 @@ def largest_ratio(top: Quadratic, bottom: Quadratic, where: Region, weights: tup
     convex. At each iterate ``top - rho bottom <= t`` certifies the ratio rho + t / bottom, whatever the point.
     """
     # Each constraint divided by its size: multipliers of one size.
-    limits = [_divided(q, max(_size(q), abs(q.constant))) for q in where.constraints]
+    limits = [q.times(1 / max(_diagonal_size(q), abs(q.constant))) for q in where.constraints]
     local = Region(tuple(limits))
     point = np.zeros(len(top.linear))
     rho = value = top.constant / bottom.constant
-    certified, finest = math.inf, _COARSE if bottom.matrix.any() else _FINEST
-    scale = max(_size(top.plus(bottom.times(-rho))), 1e-300)
+    varies = bool(bottom.matrix.any() or bottom.linear.any())  # otherwise one round is all
+    certified, finest = math.inf, _COARSE if varies else _FINEST
+    scale = max(_size(top) + abs(rho) * _diagonal_size(bottom), 1e-300)
+    form = top.raised(-top.constant).times(-1 / scale)
     multipliers: Floats | None = None
     for _ in range(_ROUNDS):
-        objective = top.plus(bottom.times(-rho))
-        dual = largest_bound(_divided(objective.raised(-objective.constant), -scale), limits, finest, multipliers)
-        t = objective.constant - dual.value * scale
+        # top - rho bottom, whose matrix differs from round to round on the diagonal only.
+        slope = rho / scale
+        objective = Quadratic(0.0, form.linear + slope * bottom.linear, form.matrix)
+        dual = largest_bound(objective, slope * np.diagonal(bottom.matrix), limits, finest, multipliers)
+        t = top.constant - rho * bottom.constant - dual.value * scale
         certified = min(certified, rho + t / (weights[0] if t > 0 else weights[1]))
         for u in _candidates(dual, local):
             reached = top(u) / bottom(u)
             point, value = (u, reached) if reached > value else (point, value)
         settled = abs(t) <= 10 * len(point) * finest * scale
-        if settled and finest <= _FINEST:
+        if finest <= _FINEST and (settled or not varies):
             break
         finest = _FINEST if settled else finest
         weight = dual.mean(bottom)
@@ -129,13 +136,14 @@ def _carried(dual: Dual, moved: Quadratic, limit: Quadratic) -> Floats:
     """Multipliers with which the next round begins where this one has ended.
 
     The objective rises by ``moved``. The first constraint says that ``bottom`` is at most something, so it has the same
-    matrix but for a factor: its multiplier falls by as much. Where that would be below 0 the sum only rises.
+    matrix but for a factor: its multiplier falls by as much. Where that would be below 0 the sum only rises, and the
+    multiplier begins at what the first barrier makes of it.
     """
     heavy = int(np.argmax(np.abs(np.diagonal(limit.matrix))))
     below = float(limit.matrix[heavy, heavy])
     fall = float(moved.matrix[heavy, heavy]) / below if below > 0 else 0.0
     found = dual.multipliers.copy()
-    found[0] = max(found[0] - fall, 1e-6 * found[0])
+    found[0] = max(found[0] - fall, min(found[0], FIRST / max(-limit(dual.centre), FIRST)))
     return found
 
 
@@ -144,8 +152,9 @@ def _size(q: Quadratic) -> float:
     return max(norm_of(q.matrix), 2 * float(np.linalg.norm(q.linear)))
 
 
-def _divided(q: Quadratic, size: float) -> Quadratic:
-    return q.times(1 / size)
+def _diagonal_size(q: Quadratic) -> float:
+    """The same for a diagonal matrix."""
+    return max(float(np.max(np.abs(np.diagonal(q.matrix)))), 2 * float(np.linalg.norm(q.linear)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
