@@ -290,13 +290,13 @@ def _split(columns: Array, small: float, many: int) -> tuple[Host, Host]:
     those of these projections that are small.
     """
     xp, (n, width) = namespace(columns), columns.shape
-    whole, turned = float(to_host(xp.linalg.matrix_norm(columns))), xp.matrix_transpose
+    whole, turned = _norm(columns), xp.matrix_transpose
     while 4 * many <= min(n, width):
         probes = upload(np.random.default_rng(0).normal(size=(width, many)), columns)
         basis = xp.linalg.qr(columns @ probes)[0]
         short = turned(basis) @ columns
         left = columns - basis @ short
-        missed = float(to_host(xp.linalg.matrix_norm(left)))
+        missed = _norm(left)
         if missed <= small * whole:
             _, spread, right = np.linalg.svd(to_host(short), full_matrices=False)
             directions, kept = spread[:, None] * right, spread > small * spread[0]
@@ -306,6 +306,10 @@ def _split(columns: Array, small: float, many: int) -> tuple[Host, Host]:
             return directions[kept], more
         many *= 2
     return _triangular(columns, False), np.zeros((width, width))
+
+
+def _norm(columns: Array) -> float:
+    return float(np.sqrt(to_host(namespace(columns).sum(columns * columns))))
 
 
 def _by_factors(factors: Factors, axes: Host, y: Array) -> Host:
