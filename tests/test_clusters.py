@@ -10,7 +10,7 @@ import pytest
 
 import reliance as rl
 from reliance._core.streams import ordering
-from reliance.data.clusters import Clusters
+from reliance.data.clusters import Membership
 from reliance.inference import corrections, freedom
 from reliance.inference.clusters import clustered
 
@@ -76,13 +76,13 @@ def test_all_pairs_by_literal_sums(backend, compare, weighted):
 def test_degrees_of_freedom_are_satterthwaites():
     for sizes in ([3, 3, 3, 3, 3], [1, 2, 3, 10, 4, 5], [2, 2, 3, 9]):
         p = np.array(sizes) / np.sum(sizes)
-        of = Clusters(np.repeat(np.arange(len(p)), sizes), len(p), "")
+        of = Membership(np.repeat(np.arange(len(p)), sizes), len(p), "")
         centring = np.eye(len(p)) - np.outer(np.ones(len(p)), p)
         form = centring.T @ np.diag(p**2) @ centring
         expected = np.trace(form) ** 2 / np.trace(form @ form)
         support = freedom.clustered_support(of, np.inf, None)
         assert support.units - 1.0 == pytest.approx(expected)
-    equal = Clusters(np.repeat(np.arange(20), 10), 20, "")
+    equal = Membership(np.repeat(np.arange(20), 10), 20, "")
     assert freedom.clustered_support(equal, np.inf, None) == pytest.approx((20, 1.0))
 
 
@@ -103,7 +103,7 @@ def test_the_noise_of_draws_is_taken_off():
     alone = rl.ablation_importance(model, X, Y, draws=3, rng=0, clusters=np.arange(N))
     np.testing.assert_allclose(alone.std_error, plain.std_error, rtol=0.08)
     psi = np.random.default_rng(0).normal(size=N)
-    found = clustered(psi, 0.0, Clusters(np.arange(N), N, ""))
+    found = clustered(psi, 0.0, Membership(np.arange(N), N, ""))
     assert found.variance == pytest.approx(0.5 * np.var(found.influence, ddof=1) / N)  # at most half
 
 
@@ -137,11 +137,11 @@ def test_conditional_methods_and_the_jackknife():
     def split(parts):
         return [set(OF[part]) for part in parts]
 
-    for kept, gone in corrections.jackknife_groups(7, N, Clusters(OF, 12, "")):
+    for kept, gone in corrections.jackknife_groups(7, N, Membership(OF, 12, "")):
         left, out = split((kept, gone))
         assert not left & out
         assert len(kept) + len(gone) == N
-    assert len(corrections.jackknife_groups(7, N, Clusters(OF, 12, ""))) == 12
+    assert len(corrections.jackknife_groups(7, N, Membership(OF, 12, ""))) == 12
     np.testing.assert_array_equal(  # without clusters: every 20th row of an order
         corrections.jackknife_groups(7, N)[3][1], np.sort(ordering(7, N, 0)[3::20])
     )

@@ -77,6 +77,16 @@ def by_clusters(count: int, unequal: bool, compare: str, replicates: int) -> Sha
     return _judged(measure, TRUE if compare == "difference" else 1.0 + TRUE / BASE, replicates)
 
 
+def by_lending(lend: str, unequal: bool, replicates: int) -> Shares:
+    """Donors of other clusters are independent of the row; those of its own vary half as much."""
+
+    def measure(rng: np.random.Generator) -> rl.Importance:
+        X, y, of = clustered(rng, 20, unequal)
+        return rl.permutation_importance(model, X, y, clusters=rl.Clusters(of, lend=lend), rng=0)
+
+    return _judged(measure, TRUE if lend == "other clusters" else TRUE / 2.0, replicates)
+
+
 def as_if_independent(count: int, replicates: int) -> Shares:
     def measure(rng: np.random.Generator) -> rl.Importance:
         X, y, _ = clustered(rng, count, False)
@@ -95,10 +105,10 @@ def by_given(count: int, replicates: int) -> Shares:
     return _judged(measure, TRUE, replicates)
 
 
-def by_blocks(rho: float, replicates: int, n: int = 500, blocks: bool = True) -> Shares:
+def by_blocks(rho: float, replicates: int, n: int = 500, blocks: rl.Blocks | None = rl.Blocks()) -> Shares:
     def measure(rng: np.random.Generator) -> rl.Importance:
         X, y = series(rng, n, rho)
-        return rl.permutation_importance(model, X, y, clusters=rl.Blocks() if blocks else None, rng=0)
+        return rl.permutation_importance(model, X, y, clusters=blocks, rng=0)
 
     return _judged(measure, TRUE, replicates)
 
@@ -177,12 +187,16 @@ CASES: dict[str, Callable[[int], Shares]] = {
     "20 clusters of 10, as if independent": lambda r: as_if_independent(20, r),
     "20 clusters of 10": lambda r: by_clusters(20, False, "difference", r),
     "20 clusters of 10, ratio": lambda r: by_clusters(20, False, "ratio", r),
+    "20 clusters of 10, donors of other clusters": lambda r: by_lending("other clusters", False, r),
+    "20 clusters, unequal, donors of other clusters": lambda r: by_lending("other clusters", True, r),
+    "20 clusters of 10, donors of the same cluster": lambda r: by_lending("same cluster", False, r),
     "50 clusters of 10": lambda r: by_clusters(50, False, "difference", r),
     "20 clusters, unequal": lambda r: by_clusters(20, True, "difference", r),
     "50 clusters, unequal": lambda r: by_clusters(50, True, "difference", r),
     "50 clusters of 10, given the rest": lambda r: by_given(50, r),
-    "series 0.6, n = 500, as if independent": lambda r: by_blocks(0.6, r, blocks=False),
+    "series 0.6, n = 500, as if independent": lambda r: by_blocks(0.6, r, blocks=None),
     "series 0.6, n = 500": lambda r: by_blocks(0.6, r),
+    "series 0.6, n = 500, whole stretches": lambda r: by_blocks(0.6, r, blocks=rl.Blocks(lend="stretches")),
     "series 0.9, n = 500": lambda r: by_blocks(0.9, r),
     "20 features, n = 200: one by one, together": lambda r: together(200, r),
     "ranks of 8, n = 200: all right, pairs told apart": lambda r: ranked(200, r),
@@ -216,11 +230,15 @@ BANDS = {
     "20 clusters of 10, as if independent": (((0.6, 0.8), (0.6, 0.8)), (0.2, 0.4)),
     "20 clusters of 10": ((GOOD, GOOD), SIZE),
     "20 clusters of 10, ratio": ((GOOD, GOOD), SIZE),
+    "20 clusters of 10, donors of other clusters": ((GOOD, GOOD), SIZE),
+    "20 clusters, unequal, donors of other clusters": ((GOOD, GOOD), (0.025, 0.065)),
+    "20 clusters of 10, donors of the same cluster": ((GOOD, GOOD), SIZE),
     "50 clusters of 10": ((GOOD, GOOD), SIZE),
     "20 clusters, unequal": (((0.915, 0.975), GOOD), (0.025, 0.065)),
     "50 clusters, unequal": ((GOOD, GOOD), SIZE),
     "50 clusters of 10, given the rest": ((GOOD, GOOD), SIZE),
     "series 0.6, n = 500": ((GOOD, GOOD), SIZE),
+    "series 0.6, n = 500, whole stretches": ((GOOD, GOOD), SIZE),
     "series 0.9, n = 500": (((0.87, 0.975), (0.92, 0.975)), (0.03, 0.08)),
     "20 features, n = 200: one by one, together": (((0.3, 0.7), (0.93, 0.99)), None),
     "ranks of 8, n = 200: all right, pairs told apart": (((0.95, 1.0), (0.7, 1.0)), None),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reliance import features, functional, losses, models, plans, samplers
 from reliance._core.run import Run
-from reliance.data.clusters import Blocks
+from reliance.data.clusters import Blocks, Clusters
 from reliance.losses import Metric
 from reliance.methods.adaptive import Until
 from reliance.methods.compare_models import compare_models
@@ -62,6 +62,7 @@ __all__ = [
     "BasisClass",
     "Blocks",
     "ClassReliance",
+    "Clusters",
     "Delta",
     "DifferentiableClass",
     "Donors",

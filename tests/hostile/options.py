@@ -323,6 +323,12 @@ GATHERED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "length in words": ({"length": "month"}, "length"),
         "half": ({"length": 0.5}, "length"),
         "yes": ({"length": True}, "length"),
+        "lends in other words": ({"lend": "other clusters"}, "lend"),
+    },
+    "Clusters": {
+        "lends nowhere": ({"labels": Y, "lend": "nowhere"}, "lend"),
+        "lends stretches": ({"labels": Y, "lend": "stretches"}, "lend"),
+        "no lender": ({"labels": Y, "lend": None}, "lend"),
     },
     "Draws": {
         "none": ({"count": 0}, "count"),

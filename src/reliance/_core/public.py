@@ -73,10 +73,11 @@ PARAMETERS = {
         numbers with the mean and standard deviation of each column; values of a row, or of all rows, as an array like
         X; a function that makes these of all rows. Values that are given are written once, with intervals over the
         rows. ``rl.Donors(X_background, within=labels)``: other rows to borrow from, or only rows of the same label.""",
-    "clusters": """clusters : array (n,), name of a column of X, or Blocks, optional
+    "clusters": """clusters : array (n,), name of a column of X, Clusters or Blocks, optional
         Which rows belong together: patients, users, sites, images of one scene. Rows of a cluster may resemble each
         other in any way; intervals and tests then rest on the clusters. ``rl.Blocks()`` is for rows in an order, such
-        as a time series. Values are the same with and without it: any row lends to any other.""",
+        as a time series. Values are the same with and without it, as any row lends to any other;
+        ``rl.Clusters(labels, lend="other clusters")`` and ``rl.Blocks(lend="stretches")`` ask other questions.""",
     "rng": """rng : int, SeedSequence or Generator, optional
         A seed. The same seed gives the same donors on every backend and at every block size. A Generator is advanced
         by one number.""",

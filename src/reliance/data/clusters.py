@@ -2,7 +2,8 @@
 
 Rows of one patient, site or scene, and rows that follow each other in time, resemble each other: they tell less than as
 many independent rows. Whatever is uncertain is then counted by clusters. A series is cut into blocks of neighbours,
-long enough that blocks hardly depend on each other, and these are its clusters.
+long enough that blocks hardly depend on each other, and these are its clusters. Who may lend to whom is part of the
+same value, because it is a question about clusters: which plan does it is chosen by the methods.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
-from reliance._core.checks import warn
+from reliance._core.checks import check_choice, warn
 from reliance._core.kinds import HostArray
 from reliance._core.streams import Indices
 from reliance._core.words import closest, shown
@@ -26,15 +27,22 @@ Floats = NDArray[np.float64]
 _FEW = 10  # clusters, below which a t quantile is all that holds an interval up
 _FEWEST = 3  # leaving one of two out would leave none to lend
 _FEWEST_BLOCKS = 6
+ANYWHERE = "anywhere"
 
 
 @dataclass(frozen=True, eq=False)
-class Clusters:
-    """Which of ``count`` clusters each row belongs to: ``codes (n,)``, 0 to count - 1. ``label`` says it in words."""
+class Membership:
+    """Which of ``count`` clusters each row belongs to: ``codes (n,)``, 0 to count - 1. ``label`` says it in words.
+
+    ``lend``: who may lend to whom, as the user has put it. ``offsets (n,)``: the places of the rows within their
+    clusters, where whole stretches are lent.
+    """
 
     codes: Indices
     count: int
     label: str
+    lend: str = ANYWHERE
+    offsets: Indices | None = None
 
     def sums(self, values: Floats) -> Floats:
         """``(..., count)``: the sums of ``(..., n)`` within clusters, over the mean size of a cluster.
@@ -54,10 +62,51 @@ class Clusters:
         """How many clusters have one of some rows ``(n,)``."""
         return int(np.unique(self.codes[rows]).size)
 
-    def take(self, ids: Indices) -> Clusters:
+    def take(self, ids: Indices) -> Membership:
         """Of some of the rows."""
         left, codes = np.unique(self.codes[ids], return_inverse=True)
-        return Clusters(codes.reshape(-1), len(left), self.label)
+        offsets = None if self.offsets is None else self.offsets[ids]
+        return Membership(codes.reshape(-1), len(left), self.label, self.lend, offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Rows that belong together, and who may lend to whom: ``clusters=rl.Clusters(patient, lend="other clusters")``.
+
+    The labels alone, ``clusters=patient``, are the same as ``lend="anywhere"``.
+
+    Parameters
+    ----------
+    labels : array (n,), or name of a column of X
+        What each row belongs to: patients, users, sites, images of one scene.
+    lend : {"anywhere", "other clusters", "same cluster"}
+        Which rows a feature is borrowed from. "anywhere": every other row, as without clusters. "other clusters": how
+        much the model relies on the feature, a row of its own cluster being too much like it to count as another one.
+        "same cluster": how much it relies on what varies *within* clusters; what clusters differ by stays as it is.
+        Each is a question of its own, with values of its own.
+
+    Examples
+    --------
+    >>> import numpy as np, reliance as rl
+    >>> rng = np.random.default_rng(0)
+    >>> patient = np.repeat(np.arange(30), 10)
+    >>> X = rng.normal(size=(30, 1))[patient] + 0.5 * rng.normal(size=(300, 1))
+    >>> y = X[:, 0] + rng.normal(size=300)
+    >>> def importance(lend):
+    ...     clusters = rl.Clusters(patient, lend=lend)
+    ...     return rl.permutation_importance(lambda X: X[:, 0], X, y, clusters=clusters, rng=0)
+    >>> importance("other clusters").plan
+    'donors of other clusters, 16 per row, 30 clusters'
+    >>> values = [importance(lend).values[0] for lend in ("other clusters", "anywhere", "same cluster")]
+    >>> values == sorted(values, reverse=True)
+    True
+    """
+
+    labels: DataLike | str
+    lend: str = ANYWHERE
+
+    def __post_init__(self) -> None:
+        check_choice(self.lend, (ANYWHERE, "other clusters", "same cluster"), "lend")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +123,13 @@ class Blocks:
         Rows of a block. By default about n^(2/3) / 2: 33 of 500 rows, 232 of 10,000. Take longer ones where neighbours
         at that distance still resemble each other; there must be 6 blocks at least. ``result.plan`` says what it was.
     order : array (n,), or name of a column of X, optional
-        Time, or the place along a path. By default rows are in order as they are.
+        Time, or the place along a path through space. By default rows are in order as they are.
+    lend : {"anywhere", "other blocks", "same block", "stretches"}
+        Which rows a feature is borrowed from. "anywhere": every other row. "other blocks": no near neighbours. "same
+        block": neighbours alone, so that slow changes stay. "stretches": a block borrows the whole stretch of values of
+        another block, place by place, so that the values keep their local structure: with ``length=24`` rows of 9
+        o'clock borrow from 9 o'clock of other days. Blocks then have exactly ``length`` rows; what is left at the end
+        of the series borrows and does not lend.
 
     Examples
     --------
@@ -84,12 +139,17 @@ class Blocks:
     >>> result = rl.permutation_importance(model, X, model(X), clusters=rl.Blocks(), rng=0)
     >>> result.plan
     'ranks, 16 per row, 15 blocks of 33 rows'
+    >>> days = rl.Blocks(length=24, lend="stretches")
+    >>> rl.permutation_importance(model, X, model(X), clusters=days, draws=10, rng=0).plan
+    'whole stretches of other blocks, 10 per row, 21 blocks of 24 rows'
     """
 
     length: int | None = None
     order: DataLike | str | None = None
+    lend: str = ANYWHERE
 
     def __post_init__(self) -> None:
+        check_choice(self.lend, (ANYWHERE, "other blocks", "same block", "stretches"), "lend")
         if self.length is None:
             return
         whole = isinstance(self.length, int | np.integer) and not isinstance(self.length, bool)
@@ -97,7 +157,7 @@ class Blocks:
             raise ValueError(f"length={shown(self.length)}: pass how many rows a block has, or None")
         object.__setattr__(self, "length", int(self.length))
 
-    def of(self, n: int, order: HostArray | None) -> Clusters:
+    def of(self, n: int, order: HostArray | None) -> Membership:
         """The blocks of n rows, as even as they can be; ``order (n,)``: their places in the series."""
         length = max(1, math.ceil(n ** (2.0 / 3.0) / 2.0)) if self.length is None else self.length
         count = n // length
@@ -109,13 +169,23 @@ class Blocks:
         place = np.arange(n) if order is None else np.empty(n, dtype=np.int64)
         if order is not None:
             place[np.argsort(order, kind="stable")] = np.arange(n)
-        return Clusters(place * count // n, count, f"{count} blocks of {n // count} rows")
+        if self.lend != "stretches":
+            return Membership(place * count // n, count, f"{count} blocks of {n // count} rows", self.lend)
+        count = -(-n // length)  # with what is left at the end
+        return Membership(place // length, count, f"{count} blocks of {length} rows", self.lend, place % length)
 
 
-ClustersLike = DataLike | str | Blocks
+ClustersLike = DataLike | str | Blocks | Clusters
 
 
-def read(clusters: object, n: int, column: Callable[[str], HostArray | None], names: tuple[str, ...]) -> Clusters:
+def companion(clusters: object) -> object:
+    """What goes with the rows, one by one."""
+    if isinstance(clusters, Clusters):
+        return clusters.labels
+    return clusters.order if isinstance(clusters, Blocks) else clusters
+
+
+def read(clusters: object, n: int, column: Callable[[str], HostArray | None], names: tuple[str, ...]) -> Membership:
     """Clusters as a user passes them: labels, the name of a column, or blocks; ``column`` knows the columns of X."""
 
     def labels(given: object, name: str) -> HostArray:
@@ -129,6 +199,9 @@ def read(clusters: object, n: int, column: Callable[[str], HostArray | None], na
     if isinstance(clusters, Blocks):
         order = None if clusters.order is None else labels(clusters.order, "order")
         return clusters.of(n, order)
+    lend = ANYWHERE
+    if isinstance(clusters, Clusters):
+        clusters, lend = clusters.labels, clusters.lend
     found, codes = np.unique(labels(clusters, "clusters"), return_inverse=True)
     count = len(found)
     if count < _FEWEST:
@@ -141,7 +214,7 @@ def read(clusters: object, n: int, column: Callable[[str], HostArray | None], na
             f"clusters: {count} of them. Intervals rest on {count - 1} degrees of freedom or fewer: they are wide, and "
             "right only if clusters are alike in size and kind. More rows per cluster do not help, more clusters do"
         )
-    return Clusters(codes.reshape(-1).astype(np.int64), count, f"{count} clusters")
+    return Membership(codes.reshape(-1).astype(np.int64), count, f"{count} clusters", lend)
 
 
 def _labels(given: object, name: str, n: int) -> HostArray:

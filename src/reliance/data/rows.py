@@ -23,7 +23,7 @@ from reliance.data.checked_arrays import (
     check_rows,
     checked_weights,
 )
-from reliance.data.clusters import Clusters
+from reliance.data.clusters import Membership
 from reliance.data.features import Feature, column_names, resolve_features
 from reliance.data.passed import FeaturesLike
 from reliance.data.several_inputs import Inputs
@@ -53,7 +53,7 @@ class Rows:
         What the rows came as, if it was a table.
     inputs : Inputs or None
         What they came as, if it was several inputs.
-    clusters : Clusters or None
+    clusters : Membership or None
         Which rows belong together, if they are not independent.
     """
 
@@ -65,7 +65,7 @@ class Rows:
     names: tuple[str, ...]
     table: Table | None = None
     inputs: Inputs | None = None
-    clusters: Clusters | None = None
+    clusters: Membership | None = None
 
     @property
     def n(self) -> int:
@@ -163,13 +163,13 @@ def read(
     """Rows, labels, weights and clusters, checked; at least so many, two if they lend to each other."""
     source = on_disk.opened(X)
     if source is not None:
-        if isinstance(clusters, str):
+        if isinstance(grouping.companion(clusters), str) and not isinstance(clusters, grouping.Blocks):
             raise ValueError(
                 f"clusters={shown(clusters)} names a column, and X is read in blocks: pass an array with a label for "
                 "each row"
             )
         return _with_clusters(_read_in_blocks(*on_disk.companions(source, y, weights), features, names), clusters)
-    tables.check_aligned(X=X, y=y, weights=weights, clusters=getattr(clusters, "order", clusters))
+    tables.check_aligned(X=X, y=y, weights=weights, clusters=grouping.companion(clusters))
     table = tables.read(X, "X") if tables.is_table(X) else None
     if table is not None:
         X, names = table.array, table.names if names is None else names

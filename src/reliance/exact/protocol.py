@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from reliance import inference
 from reliance._core.streams import Indices
-from reliance.data.clusters import Clusters
+from reliance.data.clusters import Membership
 from reliance.data.features import Feature
 from reliance.engine import outlook
 from reliance.engine.evaluation import Evaluation
@@ -214,7 +214,7 @@ class Summarizer:
     keep_rows: bool
     supports: Mapping[str, Support]
     change: Callable[[Moments], Moments] | None = None
-    clusters: Clusters | None = None
+    clusters: Membership | None = None
     keep_influence: bool = False
 
     @cached_property

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reliance.data.clusters import Clusters
+from reliance.data.clusters import Membership
 
 Floats = NDArray[np.float64]
 # A plan takes off at most half of what it sees: with one draw per row that is what draws add to influence values.
@@ -27,7 +27,7 @@ class Clustered(NamedTuple):
     variance: float
 
 
-def clustered(psi: Floats, variance: float, clusters: Clusters) -> Clustered:
+def clustered(psi: Floats, variance: float, clusters: Membership, crossing: bool = True) -> Clustered:
     """The variance of an estimate by clusters, from the influence of its rows and its variance by independent rows.
 
     The factor is that of the jackknife over pairs, as for all pairs of rows: leaving a cluster out takes it away as
@@ -37,9 +37,15 @@ def clustered(psi: Floats, variance: float, clusters: Clusters) -> Clustered:
     off: the difference of the rows' own spread and its variance. That noise comes from whom a row met, which is drawn
     row by row, so in a cluster's sum it adds up as between independent rows, and the same amount is taken off here.
     Where rows of a cluster met the same clusters, there is more noise than that, and it stays in.
+
+    ``crossing=False``: rows borrow within their clusters alone, so that each cluster has a value of its own, noise
+    included, and these are an ordinary sample.
     """
     centred = psi - np.mean(psi)
     count, n = clusters.count, len(psi)
+    if not crossing:
+        sums = clusters.sums(centred)
+        return Clustered(sums, float(np.var(sums, ddof=1)) / count)
     sums = clusters.sums(centred) * ((count - 1.0) / (count - 2.0))
     found = float(np.var(sums, ddof=1)) / count
     noise = max(float(np.var(centred, ddof=1)) / n - variance, 0.0)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from reliance._core import arrays, streams
 from reliance._core.arrays import Array
 from reliance._core.streams import Indices
-from reliance.data.clusters import Clusters
+from reliance.data.clusters import Membership
 from reliance.data.features import Feature
 from reliance.engine.evaluation import Evaluation
 from reliance.engine.reductions import Moments
@@ -195,7 +195,7 @@ def _host(x: Array) -> Floats:
 # Any sampler: delete a group, fit again
 
 
-def jackknife_groups(key: int, n: int, clusters: Clusters | None = None) -> list[tuple[Indices, Indices]]:
+def jackknife_groups(key: int, n: int, clusters: Membership | None = None) -> list[tuple[Indices, Indices]]:
     """The rows that are left, and those that are not, when each of (at most) 20 random groups is deleted.
 
     Clusters stay whole: the largest come first, and each goes to the group that is the smallest so far.
@@ -210,7 +210,7 @@ def jackknife_groups(key: int, n: int, clusters: Clusters | None = None) -> list
     return [(np.flatnonzero(group != g), np.flatnonzero(group == g)) for g in range(groups)]
 
 
-def _even_groups(clusters: Clusters, order: Indices, groups: int) -> Indices:
+def _even_groups(clusters: Membership, order: Indices, groups: int) -> Indices:
     """``(count,)``: the group of each cluster, of about as many rows in each; ties by the order."""
     sizes = np.bincount(clusters.codes, minlength=clusters.count)
     filled, group = np.zeros(groups, dtype=np.int64), np.empty(clusters.count, dtype=np.int64)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from reliance._core import arrays
 from reliance._core.arrays import Array
 from reliance._core.words import shown
-from reliance.data.clusters import Clusters
+from reliance.data.clusters import Membership
 from reliance.data.features import Feature
 from reliance.engine.problems import Problem
 from reliance.losses.functions import Metric
@@ -40,6 +40,11 @@ def units_of(problem: Problem, plan: Plan) -> int:
     clusters = problem.rows.clusters
     if clusters is None:
         return plan.units
+    if clusters.lend != plan.lending:
+        raise ValueError(
+            f"clusters has lend={shown(clusters.lend)}, but here donors are those of the plan {shown(plan.label)}: "
+            "leave lend out, or use permutation_importance, ablation_importance, model_reliance or compare_models"
+        )
     if plan.lends and not plan.among_rows:
         raise ValueError(
             f"clusters= and the plan {shown(plan.label)}: which of the other rows belong together is not known, and "
@@ -106,7 +111,7 @@ def support(most: int, units: float, weights: Floats | None) -> Support:
     return Support(units, max(inflation, 1.0))
 
 
-def clustered_support(clusters: Clusters, units: float, weights: Floats | None) -> Support:
+def clustered_support(clusters: Membership, units: float, weights: Floats | None) -> Support:
     """Of an error that rests on clusters, of which ``units`` say something, by how much they differ in size.
 
     The worst case is that rows of a cluster are copies of each other: then cluster g with a share p_g of all rows has a

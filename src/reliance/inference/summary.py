@@ -17,7 +17,7 @@ from scipy import special
 
 from reliance._core.checks import warn
 from reliance._core.words import shown
-from reliance.data.clusters import Clusters
+from reliance.data.clusters import Membership
 from reliance.engine.reductions import Moments
 from reliance.inference.clusters import clustered
 from reliance.inference.freedom import FEWEST, Support
@@ -132,7 +132,7 @@ def summarize(
     keep_rows: bool = True,
     effect: Floats | None = None,
     support: Support | None = None,
-    clusters: Clusters | None = None,
+    clusters: Membership | None = None,
     keep_influence: bool = False,
 ) -> Summary:
     """Estimate and errors of one feature.
@@ -167,7 +167,7 @@ def summarize(
     variance, monte_carlo = float(population), float(drawn)
     units = plan.unit_values(row_values)
     if clusters is not None:
-        influence, variance = clustered(influence, variance, clusters)
+        influence, variance = clustered(influence, variance, clusters, plan.crosses(clusters.codes))
         units = null + clusters.sums(changes)
     share = math.nan if not variance >= 0.0 else (monte_carlo / variance if variance > 0.0 else 0.0)
     summary = Summary(

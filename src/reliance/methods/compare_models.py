@@ -21,6 +21,7 @@ from reliance.engine.problems import Problem, prepare
 from reliance.inference.variance import skewness
 from reliance.methods import by_model
 from reliance.methods.drawing import DEFAULT, Draws, drawn
+from reliance.methods.lending import all_lent
 from reliance.methods.measuring import COMPARE, KEEPS, measure
 from reliance.plans import Plan
 from reliance.results.importance import Importance
@@ -107,7 +108,7 @@ def _plan(problem: Problem, draws: str | int | Draws) -> Plan:
     if isinstance(draws, str):
         if draws != "all":
             raise ValueError(f"draws={shown(draws)} is unknown: pass 'all' or a number of draws")
-        return plans.Pairs(problem.n)
+        return all_lent(problem.rows, problem.key, "draws") or plans.Pairs(problem.n)
     return drawn(problem.rows, problem.key, draws)
 
 

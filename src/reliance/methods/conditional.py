@@ -24,6 +24,7 @@ from reliance.engine.outlook import cheaper
 from reliance.engine.problems import Problem, prepare
 from reliance.inference.freedom import units_of
 from reliance.methods.drawing import DEFAULT, Draws, drawn
+from reliance.methods.lending import check_anywhere
 from reliance.methods.measuring import COMPARE, KEEPS, base_risks, reliance_plan, whole_draws
 from reliance.methods.signatures import Measuring
 from reliance.methods.studies import Measured, Study, measured, result_of
@@ -204,6 +205,7 @@ def relative_importance(
     """
     check_choice(compare, COMPARE, "compare")
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
+    check_anywhere(problem.rows, "the sampler of relative_importance")
     on_host = tables.is_table(X) or isinstance(X, np.ndarray | list | tuple)
     moved = on_host and not isinstance(problem.flat, np.ndarray)
     asked = as_given(given)
@@ -317,6 +319,7 @@ def conditional_model_reliance(
     if not isinstance(sampler, Scrambler):
         raise TypeError(f"sampler={shown(sampler)}: pass rl.samplers.Scrambler(...), or leave it out")
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
+    check_anywhere(problem.rows, "the sampler of conditional_model_reliance")
     problem, plan = reliance_plan(problem, pairs)
     plan = whole_draws(problem, plan)
     known = variables.gather(problem.rows, None, None)

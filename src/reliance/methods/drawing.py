@@ -12,6 +12,7 @@ from reliance._core.checks import check_choice, check_draws, warn
 from reliance._core.streams import Indices
 from reliance._core.words import shown
 from reliance.data.rows import Rows
+from reliance.methods.lending import check_anywhere, lending, lent
 from reliance.plans import Plan
 
 # Multiples of 8 are best. 16 leave 0.2% of the variance of an estimate to the draws, and 1.7% in the worst column that
@@ -87,9 +88,13 @@ def drawn(rows: Rows, key: int, draws: object, name: str = "draws") -> Plan:
     """The plan of a number of draws, or of `Draws`."""
     if not isinstance(draws, Draws):
         draws = Draws(check_draws(draws, name))
+        plan = lent(rows, key, draws.count, name, DEFAULT)
+        if plan is not None:
+            _warn_of_few(draws.count, rows.n, name)
+            return plan
+    check_anywhere(rows, f"{name}=rl.Draws({draws.count}, design={draws.design!r})")
     plan, count, n = _DESIGNS[draws.design](rows, key, draws.count, False), draws.count, rows.n
-    if count < 3 and n > 3:
-        warn(f"{name}={count}: with fewer than 3 draws the population interval rests on a rough bound; use 3 or more")
+    _warn_of_few(count, n, name)
     if count > plan.exhausted_at:
         warn(
             f"{name}={shown(count)} is more than the {plan.exhausted_at:.0f} {draws.design} of {n} rows that are all "
@@ -98,8 +103,18 @@ def drawn(rows: Rows, key: int, draws: object, name: str = "draws") -> Plan:
     return plan
 
 
-def growing(rows: Rows, key: int, design: str) -> Callable[[int], Plan]:
-    """Plans of any number of draws, of which the first are those of a smaller plan."""
+def _warn_of_few(count: int, n: int, name: str) -> None:
+    if count < 3 and n > 3:
+        warn(f"{name}={count}: with fewer than 3 draws the population interval rests on a rough bound; use 3 or more")
+
+
+def growing(rows: Rows, key: int, design: str | None) -> Callable[[int], Plan]:
+    """Plans of any number of draws, of which the first are those of a smaller plan; None: ranks, or as clusters say."""
+    made = lending(rows, key)
+    if made is not None and design is None:
+        return lambda count: made(count, False)
+    design = design or "ranks"
+    check_anywhere(rows, f"design={design!r}")
 
     def of(count: int) -> Plan:
         return _DESIGNS[design](rows, key, count, True)

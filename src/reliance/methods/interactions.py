@@ -30,6 +30,7 @@ from reliance.inference import freedom, identified, variance
 from reliance.inference.clusters import clustered
 from reliance.inference.freedom import Support
 from reliance.losses.functions import has_rows
+from reliance.methods.lending import check_anywhere
 from reliance.methods.measuring import base_risks, reliance_plan, whole_draws
 from reliance.plans import Plan, variances
 from reliance.results.interactions import Interactions
@@ -100,6 +101,7 @@ def interaction_importance(
         raise ValueError(f"loss is a list of {len(loss)}: measure interactions under one loss at a time")
     check_choice(route, routes.names(), "route")
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, clusters=clusters)
+    check_anywhere(problem.rows, "interaction_importance, whose shifts are shared by all features,")
     chosen = _chosen_pairs(between, problem)
     plan = _plan(problem, draws)
     singles = tuple({feature.columns: feature for pair in chosen for feature in pair}.values())

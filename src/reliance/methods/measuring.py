@@ -16,6 +16,7 @@ from reliance.inference.freedom import Support
 from reliance.losses.functions import Metric, has_rows
 from reliance.methods import curves, metrics
 from reliance.methods.drawing import Draws, drawn
+from reliance.methods.lending import all_lent
 from reliance.methods.metrics import Part
 from reliance.plans import Plan
 from reliance.results import gathered as results
@@ -30,7 +31,7 @@ KEEPS = ("rows", "influence")
 def reliance_plan(problem: Problem, pairs: str | int | Draws) -> tuple[Problem, Plan]:
     """Which pairs of rows lend each other a feature, and the problem, less its odd last row if there are halves."""
     if isinstance(pairs, str) and pairs == "all":
-        return problem, plans.Pairs(problem.n)
+        return problem, all_lent(problem.rows, problem.key, "pairs") or plans.Pairs(problem.n)
     if isinstance(pairs, str) and pairs == "halves":
         if problem.n % 2:
             warn(f"pairs='halves' leaves out the last of {problem.n} rows")

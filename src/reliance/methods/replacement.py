@@ -20,6 +20,7 @@ from reliance.methods import by_model
 from reliance.methods.adaptive import Until, measure_in_time, measure_until
 from reliance.methods.drawing import DEFAULT, Draws, drawn, growing
 from reliance.methods.growth import check_no_end
+from reliance.methods.lending import check_anywhere, lending
 from reliance.methods.measuring import KEEPS, reliance_plan
 from reliance.methods.replacing import ReplaceLike, measure_replaced, replacement
 from reliance.methods.signatures import Measuring, Replacing
@@ -107,11 +108,14 @@ def ablation_importance(
     """
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
     if replace is not None:
+        check_anywhere(problem.rows, "replace=")
         found = replacement(problem, model, X, replace, run)
         return measure_replaced(found, draws, 10, compare, "ablation_importance", progress, independent=True)
 
+    lent = lending(problem.rows, problem.key)
+
     def plan(count: int) -> Plan:
-        return plans.Resample(problem.n, count, problem.key)
+        return plans.Resample(problem.n, count, problem.key) if lent is None else lent(count, True)
 
     if isinstance(draws, Until):
         if draws.design is not None:
@@ -227,14 +231,16 @@ def permutation_importance(
         return by_model.of_each(model, rng, lambda one, key: permutation_importance(one, X, y, rng=key, **options))
     problem = prepare(model, X, y, features, loss, weights, rng, run, names, keep, KEEPS, clusters)
     if replace is not None:
+        check_anywhere(problem.rows, "replace=")
         found = replacement(problem, model, X, replace, run)
         return measure_replaced(found, draws, DEFAULT, compare, "permutation_importance", progress)
 
     if is_plan(draws):
+        check_anywhere(problem.rows, f"draws={type(draws).__name__}")
         return measure_in_time(problem, checked(draws, problem.n, "draws"), compare, "permutation_importance", progress)
 
     if isinstance(draws, Until):
-        plan_of = growing(problem.rows, problem.key, draws.design or "ranks")
+        plan_of = growing(problem.rows, problem.key, draws.design)
         return measure_until(problem, plan_of, draws, compare, "permutation_importance", progress)
     plan = drawn(problem.rows, problem.key, draws)
     return measure_in_time(problem, plan, compare, "permutation_importance", progress)

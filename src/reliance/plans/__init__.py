@@ -1,6 +1,7 @@
 """Replacement plans: which row lends its feature to which row, in which draw."""
 
 from reliance.plans.bases import Drawn, Rectangular
+from reliance.plans.between import OtherClusters, Stretches
 from reliance.plans.classes import Classes
 from reliance.plans.lent import Groups, Lent, Within, Written
 from reliance.plans.orderings import Orders
@@ -19,6 +20,7 @@ __all__ = [
     "Halves",
     "Lent",
     "Orders",
+    "OtherClusters",
     "Pairs",
     "Permutations",
     "Plan",
@@ -26,6 +28,7 @@ __all__ = [
     "Rectangular",
     "Resample",
     "Shifts",
+    "Stretches",
     "Terms",
     "Tile",
     "Users",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from reliance._core.kinds import HostArray
 from reliance._core.streams import Indices
+from reliance.data.clusters import ANYWHERE
 from reliance.data.features import Feature
 from reliance.plans import variances
 from reliance.plans.protocol import Floats, Plan, Terms, Tile, Users, Variance
@@ -61,6 +62,13 @@ class Drawn:
 
     @property
     def among_rows(self) -> bool:
+        return True
+
+    @property
+    def lending(self) -> str:
+        return ANYWHERE
+
+    def crosses(self, clusters: Indices) -> bool:
         return True
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from reliance.plans.between import OtherClusters, Stretches
 from reliance.plans.lent import Lent, Within
 from reliance.plans.pairs import Pairs
 from reliance.plans.permutations import Permutations
@@ -26,7 +27,7 @@ def growing(plan: Plan, key: int) -> Callable[[int], Plan] | None:
         return partial(_shifts, plan.n, key)
     if type(plan) is Ranked:
         return partial(_with_draws, replace(plan, cycles=True))
-    if type(plan) in (Resample, Permutations, Lent, Within) or (
+    if type(plan) in (Resample, Permutations, Lent, Within, OtherClusters, Stretches) or (
         type(plan) is Shifts and plan.key is not None and plan.first is None
     ):
         return partial(_with_draws, plan)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from reliance._core import streams
 from reliance._core.streams import Indices
+from reliance.data.clusters import ANYWHERE
 from reliance.plans import variances
 from reliance.plans.bases import Drawn, drawn
 from reliance.plans.protocol import Floats, Terms, Users, Variance
@@ -100,12 +101,34 @@ class _ByGroup(Drawn):
         return found
 
 
+@dataclass(frozen=True, eq=False)
 class Within(_ByGroup):
-    """Rows of the same group lend each other their feature; independent draws may be the row itself."""
+    """Rows of the same group lend each other their feature; independent draws may be the row itself.
+
+    ``lend``: in the words of who asked for clusters as groups.
+    """
+
+    lend: str = ANYWHERE
 
     @property
     def label(self) -> str:
-        return f"within groups, {self.draws} per row"
+        donors = "within groups" if self.lend == ANYWHERE else f"donors of the {self.lend}"
+        return f"{donors}, {self.draws} per row"
+
+    @property
+    def lending(self) -> str:
+        return self.lend
+
+    @property
+    def exhausted_at(self) -> float:
+        """Where groups differ in size, some rows have met all donors before others."""
+        sizes = np.unique(self.groups.sizes)
+        return math.inf if self.independent or len(sizes) > 1 or sizes[0] < 2 else float(sizes[0] - 1)
+
+    def crosses(self, clusters: Indices) -> bool:
+        of_group = np.empty(self.groups.count, dtype=np.int64)
+        of_group[self.groups.of_row] = clusters
+        return bool(np.any(of_group[self.groups.of_row] != clusters))
 
     @cached_property
     def _places(self) -> Indices:

@@ -119,6 +119,15 @@ class Plan(Protocol):
         ...
 
     @property
+    def lending(self) -> str:
+        """Who may lend to whom, in the words of `rl.Clusters` and `rl.Blocks`: "anywhere" if clusters do not matter."""
+        ...
+
+    def crosses(self, clusters: Indices) -> bool:
+        """Whether some rows borrow from rows of other clusters than their own; ``clusters (n,)`` are numbers."""
+        ...
+
+    @property
     def scale(self) -> float:
         """What changes D are multiplied by, so that their mean estimates the mean over pairs of different rows."""
         ...

@@ -75,21 +75,22 @@ def few_draws_variance(r: Array, c: Array, total: Array, draws: int) -> Variance
     return Variance(namespace(r).maximum(moments, 0.5 * _spread2(r)) / n, _scalar(r, math.nan))
 
 
-def resample_variance(r: Array, c: Array, total: Array, draws: int) -> Variance:
+def resample_variance(r: Array, c: Array, total: Array, draws: int, left: float = 1.0) -> Variance:
     """Independent donors: n Var = Var(a + b) + (Var b + Var e)/K.
 
     A donor is used N_k ~ Poisson(K) times, so Var(r + c) = Var(a + b) + (Var a + 2 Var b + 2 Var e)/K; less
     V_h/K = (Var a + Var b + Var e)/K this is n Var. Given the data, the draws of a row are independent and rows do not
     share them: the Monte-Carlo part of n Var is exactly the mean over rows of Var(h_ik | i)/K, which the within-row
     sample variance estimates without bias; n Var cannot be below it. At K = 1 it is unknown, but
-    Var a + 2 Cov + 2 Var b + Var e >= (3 - sqrt 5)/2 (Var a + Var b + Var e) whatever the two effects are.
+    Var a + 2 Cov + 2 Var b + Var e >= (3 - sqrt 5)/2 (Var a + Var b + Var e) whatever the two effects are. ``left``:
+    what is left of the noise of draws without replacement.
     """
     xp = namespace(r, c)
     n = r.shape[0]
-    moments = _spread2(r + c) - total / (n * draws - 1) / draws
+    moments = _spread2(r + c) - left * total / (n * draws - 1) / draws
     if draws == 1:
         return Variance(xp.maximum(moments, GOLDEN * _spread2(r)) / n, _scalar(r, math.nan))
-    within = (total - draws * xp.sum(r**2)) / (n * (draws - 1)) / draws
+    within = left * (total - draws * xp.sum(r**2)) / (n * (draws - 1)) / draws
     return Variance(xp.maximum(moments, within) / n, within / n)
 
 
