@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 REPLICATES = 1000
 USES = np.array([1.0, 0.3])  # the model's coefficients: y needs the first feature alone
 TRUE = np.array([2.0, 0.0])
+BLOCKS = rl.Blocks()
 BASE = 1.0 + USES[1] ** 2
 
 
@@ -105,7 +106,7 @@ def by_given(count: int, replicates: int) -> Shares:
     return _judged(measure, TRUE, replicates)
 
 
-def by_blocks(rho: float, replicates: int, n: int = 500, blocks: rl.Blocks | None = rl.Blocks()) -> Shares:
+def by_blocks(rho: float, replicates: int, n: int = 500, blocks: rl.Blocks | None = BLOCKS) -> Shares:
     def measure(rng: np.random.Generator) -> rl.Importance:
         X, y = series(rng, n, rho)
         return rl.permutation_importance(model, X, y, clusters=blocks, rng=0)

@@ -199,10 +199,8 @@ def read(clusters: object, n: int, column: Callable[[str], HostArray | None], na
     if isinstance(clusters, Blocks):
         order = None if clusters.order is None else labels(clusters.order, "order")
         return clusters.of(n, order)
-    lend = ANYWHERE
-    if isinstance(clusters, Clusters):
-        clusters, lend = clusters.labels, clusters.lend
-    found, codes = np.unique(labels(clusters, "clusters"), return_inverse=True)
+    lend = clusters.lend if isinstance(clusters, Clusters) else ANYWHERE
+    found, codes = np.unique(labels(companion(clusters), "clusters"), return_inverse=True)
     count = len(found)
     if count < _FEWEST:
         raise ValueError(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance.data.clusters import Membership
+from reliance.inference.variance import skewness
 
 Floats = NDArray[np.float64]
 # A plan takes off at most half of what it sees: with one draw per row that is what draws add to influence values.
@@ -21,10 +22,21 @@ _LEAST = 0.5
 
 
 class Clustered(NamedTuple):
-    """``influence (G,)``: how far each cluster moves the estimate. ``variance``: of the estimate."""
+    """``influence (G,)``: how far each cluster moves the estimate. ``variance`` and ``skewness``: of the estimate."""
 
     influence: Floats
     variance: float
+    skewness: float
+
+
+def _skewness(sums: Floats, variance: float) -> float:
+    """As that of rows, with the third cumulant in the place of the third moment.
+
+    The moment of G sums is (G - 1)(G - 2)/G^2 of it on average, 0.85 at 20 clusters: intervals of a strong feature were
+    too short at the end where values are spread.
+    """
+    count = len(sums)
+    return float(skewness(sums, np.asarray(variance))) * count**2 / ((count - 1.0) * (count - 2.0))
 
 
 def clustered(psi: Floats, variance: float, clusters: Membership, crossing: bool = True) -> Clustered:
@@ -45,8 +57,10 @@ def clustered(psi: Floats, variance: float, clusters: Membership, crossing: bool
     count, n = clusters.count, len(psi)
     if not crossing:
         sums = clusters.sums(centred)
-        return Clustered(sums, float(np.var(sums, ddof=1)) / count)
+        found = float(np.var(sums, ddof=1)) / count
+        return Clustered(sums, found, _skewness(sums, found))
     sums = clusters.sums(centred) * ((count - 1.0) / (count - 2.0))
     found = float(np.var(sums, ddof=1)) / count
     noise = max(float(np.var(centred, ddof=1)) / n - variance, 0.0)
-    return Clustered(sums, max(found - noise, _LEAST * found))
+    found = max(found - noise, _LEAST * found)
+    return Clustered(sums, found, _skewness(sums, found))

@@ -165,16 +165,16 @@ def summarize(
         terms = Terms(error.rows, error.donors, error.total, draws, contrasts, changes)
     influence, (population, drawn) = plan.influence(terms), plan.variance(terms)
     variance, monte_carlo = float(population), float(drawn)
-    units = plan.unit_values(row_values)
+    units, gamma = plan.unit_values(row_values), math.nan
     if clusters is not None:
-        influence, variance = clustered(influence, variance, clusters, plan.crosses(clusters.codes))
+        influence, variance, gamma = clustered(influence, variance, clusters, plan.crosses(clusters.codes))
         units = null + clusters.sums(changes)
     share = math.nan if not variance >= 0.0 else (monte_carlo / variance if variance > 0.0 else 0.0)
     summary = Summary(
         value=value,
         replaced_risk=risk(base, w) + risk(moments.row_sum, w) / k,
         std_error=math.sqrt(variance),
-        skewness=float(skewness(influence, np.asarray(variance))),
+        skewness=float(skewness(influence, np.asarray(variance))) if clusters is None else gamma,
         monte_carlo_share=share,
         fixed_data_error=fixed,
         random_variable_error=math.sqrt(float(h.total)) / (n * k),  # sqrt(mean(h^2) / (n K)), the mean of h being 0

@@ -276,9 +276,9 @@ def _interaction(problem: Problem, plan: Plan, three: list[Moments], known: bool
         drawn = [moments.draw_sum for moments in three if moments.draw_sum is not None]
         found = _shifts_variance(h.rows, h.donors, _less(*drawn) / (n * float(h.scale)), k)
     psi, groups = h.rows + h.donors, problem.rows.clusters
-    if groups is not None:
-        psi, found = clustered(psi, found, groups)
     gamma = float(variance.skewness(psi, np.asarray(found)))
+    if groups is not None:
+        _, found, gamma = clustered(psi, found, groups)
     return _Interaction(value, joint, first, second, float(np.sqrt(found)), gamma)
 
 
