@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from reliance._core.streams import Indices, as_indices
 from reliance.models.ensembles import Ensemble
 from reliance.plans import Classes
+from reliance.plans.orderings import by_values
 
 Floats = NDArray[np.float64]
 
@@ -76,7 +77,11 @@ def _told_apart(ensemble: Ensemble, nodes: Indices, values: Floats) -> Indices:
 
 
 def joint_cells(parts: list[Cells]) -> Cells:
-    """The cells of several columns together, in the order of the first, then of the second, and so on."""
+    """The cells of several columns together, in the order of one, then of the next; those with the fewest cells first.
+
+    So what a split on the last column tells apart are long runs.
+    """
+    parts = sorted(parts, key=lambda cells: cells.number)
     code = parts[0].label
     for cells in parts[1:]:
         _, code = np.unique(code * cells.number + cells.label, return_inverse=True)
@@ -84,6 +89,15 @@ def joint_cells(parts: list[Cells]) -> Cells:
     value = np.concatenate([cells.value[cells.label[speaker]] for cells in parts], axis=1)
     columns = tuple(column for cells in parts for column in cells.columns)
     return Cells(columns, label, value, Classes(label, speaker))
+
+
+def neighbouring(cells: Cells) -> Cells:
+    """The same cells in an order in which neighbours are alike in all columns: what splits tell apart are few runs."""
+    order = by_values(cells.value, np.arange(cells.number))
+    place = np.empty_like(order)
+    place[order] = np.arange(cells.number)
+    label = as_indices(place[cells.label])
+    return Cells(cells.columns, label, cells.value[order], Classes(label, cells.plan.speaker[order]))
 
 
 def _occupied(code: Indices) -> tuple[Indices, Indices]:

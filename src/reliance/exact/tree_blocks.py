@@ -1,7 +1,7 @@
-"""The sums of a block of rows from the trees of an ensemble: by leaf masks where they are small, by walks where not.
+"""The sums of a block of rows from the trees of an ensemble: what its engines share, and the one by leaf masks.
 
-Both engines answer `block(rows)` with the rows' own predictions and, for each measured column, the packed sums of
-`kernels.tile_sums`, whose columns are the cells.
+An engine answers `block(rows)` with the rows' own predictions and, for each measured column, the packed sums of
+`kernels.tile_sums`, whose columns are the cells. Trees of many leaves have their own: see `walk_blocks`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from reliance.engine.problems import Problem
 from reliance.engine.rounding import ROUNDING
 from reliance.exact.cells import Cells
 from reliance.exact.leaf_masks import Skeleton, Tree, fold_trees, mask_tables, running_sum
-from reliance.exact.walks import Pieces, walk_tables
 from reliance.losses import functions as _losses
 from reliance.losses.functions import Loss
 from reliance.losses.outputs import is_whole
@@ -33,11 +32,8 @@ Floats = NDArray[np.float64]
 Given = TypeVarTuple("Given")
 Answer = TypeVar("Answer")
 # Rows of a block: an operation should be worth its call; and bytes, so that a tree's part stays in a core's cache.
-MASK_ROWS, WALK_ROWS, ACCELERATOR_ROWS = 2048, 256, 2**15
+MASK_ROWS, ACCELERATOR_ROWS = 2048, 2**15
 _FEWEST_ROWS, _CACHED = 256, 3 * 2**18
-# Bytes of a walk with its copies, and for each output of it; on how many rows walks are counted, and by how much more
-# others may have.
-_WALK_BYTES, _OUTPUT_BYTES, _COUNTED, _MORE = 120, 80, 8, 1.25
 
 
 class Context(NamedTuple):
@@ -139,7 +135,7 @@ def _folded(context: Context, table: Array, codes: Array, trees: list[Tree[Array
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What both engines work on: the problem, its base pass, the ensemble, and the cells of its columns."""
+    """What all engines work on: the problem, its base pass, the ensemble, and the cells of its columns."""
 
     problem: Problem
     base: Base
@@ -222,8 +218,12 @@ class TreeEngine(Protocol):
 class MaskEngine:
     """Trees of few leaves: the whole table of rows and cells, from the changes that the trees add to it."""
 
-    def __init__(self, setting: Setting, columns: list[Cells], measured: list[Cells]) -> None:
+    def __init__(self, setting: Setting, singles: list[Cells], measured: list[Cells]) -> None:
+        """``singles``: the cells of every column, of which ``measured`` holds some, or a group of columns."""
         self.setting = setting
+        groups = [cells for cells in measured if len(cells.columns) > 1]
+        grouped = {column for cells in groups for column in cells.columns}
+        columns = [*groups, *(cells for cells in singles if cells.columns[0] not in grouped)]
         problem, xp = setting.problem, setting.problem.xp
         places = [columns.index(cells) for cells in measured]
         self.tables = tables = mask_tables(
@@ -277,81 +277,3 @@ class MaskEngine:
             for lines, counts in zip(self.lines, self.counts, strict=True)
         ]
         return setting.own_predictions(data.raw), arrays.fetch(sums)
-
-
-class WalkEngine:
-    """Trees of many leaves, numeric splits, single columns: pieces of the table, from walks on the host."""
-
-    def __init__(self, setting: Setting, columns: list[Cells], measured: list[Cells]) -> None:
-        self.setting, self.measured = setting, measured
-        self.tables = walk_tables(setting.ensemble, columns)
-        self.codes = np.stack([cells.label for cells in columns]).astype(np.int32)
-        self.place = [columns.index(cells) for cells in measured]
-        # Donors in the cells below each edge, column after column.
-        below = [np.concatenate([[0.0], np.cumsum(cells.counts)]) for cells in columns]
-        self.edge = np.cumsum([0, *(len(b) for b in below)])
-        self.below = np.concatenate(below)
-        self.changes = setting.compiled(piece_changes)
-        self.rows = WALK_ROWS
-        problem, (trees, outputs) = setting.problem, (len(setting.ensemble.roots), setting.ensemble.value.shape[1])
-        counted = np.unique(np.linspace(0, problem.n - 1, _COUNTED).astype(np.int64))
-        walks = max(self.tables.most_walks(self.codes[:, [row]]) for row in counted)
-        each = _WALK_BYTES + _OUTPUT_BYTES * outputs + 24 * len(problem.losses)
-        # Walks; the cells that go a row's way; the sums of rows; whole tables, if they are kept.
-        self.row_bytes = int(_MORE * walks * each) + trees * (9 * len(columns) + 16 * outputs) + 48 * len(columns)
-        self.row_bytes += 40 * int(self.edge[-1]) * sum(is_whole(function) for function in problem.losses)
-        self.held_bytes = self.codes.nbytes + 5 * 8 * len(setting.ensemble.feature) + 64 * int(self.edge[-1])
-
-    def block(self, rows: range) -> tuple[HostArray, list[Floats]]:
-        setting, codes = self.setting, self.codes[:, rows.start : rows.stop]
-        own, pieces = self.tables.pieces(codes)
-        raw = setting.floats(own + setting.ensemble.offset)
-        data = setting.rows(raw, rows)
-        e = len(pieces.row)
-        padding = max(setting.padded(e), 1) - e
-        moves = setting.floats(np.pad(pieces.change, ((0, padding), (0, 0))))
-        row = setting.integers(np.pad(pieces.row, (0, padding)))
-        changes, flags = (arrays.to_host(part) for part in self.changes(moves, data, row))
-        changes = changes[:, :e].astype(np.float64)
-        weights = setting.problem.host_weights
-        weights = None if weights is None else weights[rows.start : rows.stop]
-        lines = [
-            self._packed(pieces, change, weights, len(rows), flags, is_whole(function))
-            for change, function in zip(changes, setting.context.losses, strict=True)
-        ]
-        return setting.own_predictions(raw), [np.concatenate([line[place] for line in lines]) for place in self.place]
-
-    def width(self, cells: Cells) -> int:
-        return cells.number
-
-    def _packed(
-        self, pieces: Pieces, change: Floats, weights: Floats | None, b: int, flags: HostArray, whole: bool
-    ) -> list[Floats]:
-        """For each column what `kernels.tile_sums` packs, from the change of the loss in each piece."""
-        columns, edge = len(self.codes), self.edge
-        start, stop = edge[pieces.column] + pieces.first, edge[pieces.column] + pieces.stop
-        donors = self.below[stop] - self.below[start]
-        place = pieces.column * b + pieces.row
-        by_row, squares = (
-            np.bincount(place, donors * power, columns * b).reshape(columns, b) for power in (change, change * change)
-        )
-        weighted = change if weights is None else change * weights[pieces.row]
-        # Sums of cells: each piece is added from its first cell on and taken away behind its last.
-        steps = np.bincount(start, weighted, edge[-1]) - np.bincount(stop, weighted, edge[-1])
-        by_cell = [np.cumsum(part[:-1]) for part in np.split(steps, edge[1:-1])]
-        cells = self._cells(pieces, change, b) if whole else [np.zeros(0)] * columns
-        moved = np.bincount(pieces.column, minlength=columns) > 0
-        return [
-            np.concatenate([by_row[k], by_cell[k], squares[k], flags[:1] if moved[k] else [0.0], flags[1:], cells[k]])
-            for k in range(columns)
-        ]
-
-    def _cells(self, pieces: Pieces, change: Floats, b: int) -> list[Floats]:
-        """For each column the whole table of changes, (b, cells) flattened."""
-        found = []
-        for k, size in enumerate(np.diff(self.edge)):
-            mine = pieces.column == k
-            row, value = pieces.row[mine] * size, change[mine]
-            start, stop = (np.bincount(row + at[mine], value, b * size) for at in (pieces.first, pieces.stop))
-            found.append(np.cumsum((start - stop).reshape(b, size), axis=1)[:, :-1].reshape(-1))
-        return found

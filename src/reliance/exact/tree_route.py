@@ -81,13 +81,12 @@ class _Pairs:
 
     def cost(self, feature: Feature) -> float | str:
         columns = self.reading.used(feature)
-        if not columns or self.reading.takes(columns):
+        if not columns or not self.reading.ties:
             return 0.0
         if self.question.forced:
             return (
-                f"for feature {shown(feature.name)} the model has to be called, because it is a group of columns or "
-                "splits are categorical in trees of more than 64 leaves, or because labels or ranks of a forest with "
-                "mixed leaves are compared, whose ties its library breaks by rounding"
+                f"for feature {shown(feature.name)} the model has to be called, because labels or ranks of a forest "
+                "with mixed leaves are compared, whose ties its library breaks by rounding"
             )
         # The model is called, but once for each cell only.
         return self.question.problem.n * self.reading.cells_of(columns).number
@@ -95,14 +94,13 @@ class _Pairs:
     def jobs(self, features: tuple[Feature, ...]) -> list[Job[Measured]]:
         question, reading = self.question, self.reading
         used = {feature.name: reading.used(feature) for feature in features}
-        takes = {name: bool(columns) and reading.takes(columns) for name, columns in used.items()}
         unused = tuple(f for f in features if not used[f.name])
-        taken = tuple(f for f in features if takes[f.name])
+        taken = () if reading.ties else tuple(f for f in features if used[f.name])
         found: list[Job[Measured]] = [Unused(question.problem, unused)] if unused else []
         cells = {f.name: reading.cells_of(used[f.name]) for f in taken}
         together = _together(question, taken, cells)
         found += [TreeJob(reading, some, {f.name: cells[f.name] for f in some}) for some in together]
-        rest = (f for f in features if used[f.name] and not takes[f.name])
+        rest = (f for f in features if used[f.name] and reading.ties)
         return [*found, *(called(question, "distinct", reading.cells_of(used[f.name]).plan, (f,)) for f in rest)]
 
 
@@ -182,16 +180,17 @@ class _Held:
         """Values of one cell are not told apart."""
         return HeldByModel(self.question, {column: cells.label for column, cells in self.reading.cells.items()})
 
-    def _takes(self, feature: Feature) -> bool:
-        return not self.reading.deep and self.reading.takes(feature.columns)
+    @property
+    def _takes(self) -> bool:
+        return not self.reading.deep and not self.reading.ties
 
     def cost(self, feature: Feature) -> float | str:
-        return 0.0 if not self.reading.used(feature) or self._takes(feature) else self.by_model.cost(feature)
+        return 0.0 if not self.reading.used(feature) or self._takes else self.by_model.cost(feature)
 
     def jobs(self, features: tuple[Feature, ...]) -> list[Job[Impacts]]:
         unused = tuple(f for f in features if not self.reading.used(f))
-        taken = tuple(f for f in features if self.reading.used(f) and self._takes(f))
-        rest = tuple(f for f in features if self.reading.used(f) and not self._takes(f))
+        taken = tuple(f for f in features if self.reading.used(f) and self._takes)
+        rest = tuple(f for f in features if self.reading.used(f) and not self._takes)
         nothing = {f.name: np.zeros(len(self.question.held[f.name].rows)) for f in unused}
         found: list[Job[Impacts]] = [KnownImpacts("unused", unused, nothing)] if unused else []
         if taken:

@@ -22,10 +22,11 @@ from reliance.engine.executors import Base
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Accumulator, Moments
 from reliance.exact import trust
-from reliance.exact.cells import Cells, column_cells, joint_cells
+from reliance.exact.cells import Cells, column_cells, joint_cells, neighbouring
 from reliance.exact.leaf_masks import skeleton
-from reliance.exact.tree_blocks import MaskEngine, Setting, TreeEngine, WalkEngine
+from reliance.exact.tree_blocks import MaskEngine, Setting, TreeEngine
 from reliance.exact.trust import Disagreement
+from reliance.exact.walk_blocks import JointWalkEngine, WalkEngine
 from reliance.losses.outputs import is_score, is_whole
 from reliance.models import ensembles
 from reliance.models.ensembles import Ensemble
@@ -61,13 +62,9 @@ class TreeReading:
         if len(columns) == 1:
             return self.cells[columns[0]]
         if columns not in self.joint:
-            self.joint[columns] = joint_cells([self.cells[column] for column in columns])
+            found = joint_cells([self.cells[column] for column in columns])
+            self.joint[columns] = neighbouring(found) if self.deep else found
         return self.joint[columns]
-
-    def takes(self, columns: tuple[int, ...]) -> bool:
-        """Whether the trees alone can measure these columns together; otherwise the model is called for each cell."""
-        categorical = bool((self.setting.ensemble.category >= 0).any())
-        return not self.ties and (not self.deep or (len(columns) == 1 and not categorical))
 
     @cached_property
     def ties(self) -> bool:
@@ -101,16 +98,20 @@ class TreeReading:
             block = max(block, run.block)
         return blocks.Evaluated(found, block)
 
+    def _engine(self, measured: list[Cells]) -> TreeEngine:
+        singles = list(self.cells.values())
+        if not self.deep:
+            return MaskEngine(self.setting, singles, measured)
+        joint = len(measured) == 1 and len(measured[0].columns) > 1
+        return (JointWalkEngine if joint else WalkEngine)(self.setting, singles, measured)
+
     def _pass(self, wanted: dict[str, Cells], advance: Advance, workers: int) -> blocks.Evaluated:
         """One pass over the trees for all wanted features, block of rows by block of rows."""
         problem, base = self.setting.problem, self.setting.base
-        groups = [cells for cells in wanted.values() if len(cells.columns) > 1]
-        grouped = {column for cells in groups for column in cells.columns}
-        columns = [*groups, *(cells for column, cells in self.cells.items() if column not in grouped)]
         # Features with the same used columns have the same cells and are measured once.
         measured = list({id(cells): cells for cells in wanted.values()}.values())
         sums = [tuple(Accumulator.init(cells.plan, is_whole(f)) for f in problem.losses) for cells in measured]
-        engine: TreeEngine = (WalkEngine if self.deep else MaskEngine)(self.setting, columns, measured)
+        engine = self._engine(measured)
         held = engine.held_bytes + sum(len(problem.losses) * Accumulator.nbytes(cells.plan) for cells in measured)
         height = _block_rows(problem, engine, held, workers)
         parts = [range(start, min(start + height, problem.n)) for start in range(0, problem.n, height)]
