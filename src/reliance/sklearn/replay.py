@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,12 +17,17 @@ class Replay:
 
     scikit-learn shuffles one list of indices again in each repeat and permutes a column that is permuted already, with
     the same seed for every column. Repeats follow from one another, so the last one is kept and asked for in order.
+    Workers may be threads that share it.
     """
 
     def __init__(self, seed: int, population: int, samples: int) -> None:
         self.seed, self.population, self.samples = seed, population, samples
         self.rows: Indices | None = None
+        self._turn = threading.Lock()
         self._restart()
+
+    def __reduce__(self) -> tuple[type[Replay], tuple[int, int, int]]:
+        return type(self), (self.seed, self.population, self.samples)
 
     def _restart(self) -> None:
         from sklearn.utils.random import sample_without_replacement
@@ -33,13 +40,14 @@ class Replay:
         self._donors, self._repeat = np.arange(self.samples), -1
 
     def __call__(self, repeat: int) -> Indices:
-        if repeat < self._repeat:
-            self._restart()
-        while self._repeat < repeat:
-            self._state.shuffle(self._list)
-            self._donors = self._donors[self._list]
-            self._repeat += 1
-        return self._donors
+        with self._turn:
+            if repeat < self._repeat:
+                self._restart()
+            while self._repeat < repeat:
+                self._state.shuffle(self._list)
+                self._donors = self._donors[self._list]
+                self._repeat += 1
+            return self._donors
 
 
 def seed_of(random_state: object) -> int:
