@@ -17,7 +17,7 @@ from reliance.data.features import Feature
 from reliance.engine.executors import Base, Caller, InPlace, Opened, Traced
 from reliance.engine.kernels import Part
 from reliance.engine.problems import Problem
-from reliance.engine.reductions import Accumulator, Moments
+from reliance.engine.reductions import Accumulator, Layout, Moments
 from reliance.engine.shapes import block_rows, fixed_bytes, tile_shape
 from reliance.losses.functions import Loss, Metric
 from reliance.losses.outputs import is_whole
@@ -64,14 +64,13 @@ def accumulate(
     executor: InPlace | Traced, features: tuple[Feature, ...], part: Tile, advance: Callable[[int], None]
 ) -> dict[str, tuple[Accumulator, ...]]:
     """Sums over a part of a plan's table: those of disjoint parts can be merged."""
-    problem, plan, height = executor.problem, executor.plan, executor.capacity[0]
-    whole = [is_whole(function) for function in problem.losses]
-    sums = {f.name: tuple(Accumulator.init(plan, table, part) for table in whole) for f in features}
+    plan, height = executor.plan, executor.capacity[0]
+    sums: dict[str, tuple[Accumulator, ...]] = {}
     pending: list[tuple[Feature, Opened, Array]] = []
     strip: range | None = None
     for tile in plans.tiles(plan, executor.capacity, part):
         if pending and (tile.rows != strip or not plan.rectangular or len(pending) > _MOST_PENDING):
-            _collect(executor, sums, pending)
+            _collect(executor, part, sums, pending)
         strip = tile.rows
         opened = executor.open(tile)
         tops = range(tile.rows.start, tile.rows.stop, height)
@@ -87,7 +86,7 @@ def accumulate(
                     if top == tops[-1]:
                         pending.append((feature, opened, executor.join(parts.pop(feature.name), opened)))
                 advance(len(rows) * len(tile.columns))
-    _collect(executor, sums, pending, done=True)
+    _collect(executor, part, sums, pending, done=True)
     return sums
 
 
@@ -101,6 +100,7 @@ def block_used(shape: Shape, limit: int | None) -> Shape:
 
 def _collect(
     executor: InPlace | Traced,
+    part: Tile,
     sums: dict[str, tuple[Accumulator, ...]],
     pending: list[tuple[Feature, Opened, Array]],
     done: bool = False,
@@ -112,24 +112,38 @@ def _collect(
     fetched = arrays.fetch([*packed, *flag])
     if flag and not fetched.pop():
         raise changes_input(executor.problem.model)
+    layouts = tuple(Layout.of(executor.plan, is_whole(function)) for function in executor.problem.losses)
     for (feature, opened, _), line in zip(pending, fetched, strict=True):
-        add(executor.problem, feature.name, sums[feature.name], opened.tile, line, opened.shape)
+        found = unpacked(executor.problem, feature.name, layouts, opened.tile, line, opened.shape)
+        include(sums, feature.name, found, part)
     pending.clear()
 
 
-def add(
-    problem: Problem,
-    feature: str,
-    sums: tuple[Accumulator, ...],
-    tile: Tile,
-    packed: HostArray,
-    shape: tuple[int, int],
-) -> None:
-    """Add the packed sums of a tile, one loss after the other, to those of a feature."""
-    lines = np.split(packed, np.cumsum([accumulator.size(shape) for accumulator in sums])[:-1])
-    for accumulator, function, line in zip(sums, problem.losses, lines, strict=True):
-        if not accumulator.update(tile, line, shape):
+def unpacked(
+    problem: Problem, feature: str, layouts: tuple[Layout, ...], tile: Tile, packed: HostArray, shape: Shape
+) -> tuple[Accumulator, ...]:
+    """The sums of a tile, for each loss, in memory of their own."""
+    own = np.asarray(packed, dtype=np.float64)
+    # Others' memory may be larger than what is wanted of it, which would keep all of it, and that of JAX is read-only.
+    if not (own.flags.owndata and own.flags.writeable):
+        own = own.copy()
+    found = []
+    lines = np.split(own, np.cumsum([layout.size(shape) for layout in layouts])[:-1])
+    for layout, function, line in zip(layouts, problem.losses, lines, strict=True):
+        one, valid = layout.unpacked(tile, line, shape)
+        if not valid:
             raise invalid(problem, feature, function)
+        found.append(one)
+    return tuple(found)
+
+
+def include(sums: dict[str, tuple[Accumulator, ...]], name: str, found: tuple[Accumulator, ...], part: Tile) -> None:
+    """Add the sums of a feature over a part of ``part`` of the table to those that are there, if any are."""
+    if name not in sums:
+        sums[name] = tuple(one.within(part) for one in found)
+        return
+    for total, one in zip(sums[name], found, strict=True):
+        total.merge(one)
 
 
 def invalid(problem: Problem, feature: str, function: Loss | Metric) -> ValueError:

@@ -327,7 +327,7 @@ def join(
             losses = _losses.draw_losses(function, targets[index], losses, weights)
         whole = is_whole(function)
         lines.append(tile_sums(losses, base[index], weights, mask, counts, lending, flags, whole, contrasts))
-    return xp.concat(lines)
+    return lines[0] if len(lines) == 1 else xp.concat(lines)
 
 
 def _flags(parts: Sequence[Part]) -> Array:

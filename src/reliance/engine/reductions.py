@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +64,7 @@ def joined(first: Moments, later: Moments) -> Moments:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """Running sums of one feature under one loss (arrays that `update` adds to).
+    """Running sums of one feature under one loss (arrays that `merge` adds to).
 
     They are those of a part of the table of losses, which begins at row ``top`` and column ``left``; any donor may lend
     to it.
@@ -82,13 +83,7 @@ class Accumulator:
     @classmethod
     def init(cls, plan: Plan, whole: bool = False, part: Tile | None = None) -> Accumulator:
         """Zeros: for all of the plan's table, or a part of it."""
-        rows, columns = Tile(range(plan.n), range(plan.columns)) if part is None else part
-        b, d = len(rows), len(columns)
-        donors = None if plan.rectangular or not plan.lends else np.zeros(plan.lenders)
-        table = np.zeros((b, d)) if whole else None
-        contrasts = np.zeros(b) if has_contrasts(plan) else None
-        sums = (np.zeros(b), np.zeros(d), donors, np.zeros(b), np.zeros(()), table, contrasts)
-        return cls(*sums, rows.start, columns.start)
+        return Layout.of(plan, whole).zeros(Tile(range(plan.n), range(plan.columns)) if part is None else part)
 
     @staticmethod
     def nbytes(plan: Plan) -> int:
@@ -96,30 +91,10 @@ class Accumulator:
         lenders = 0 if plan.rectangular else plan.lenders
         return 8 * (2 * plan.n + plan.columns + lenders + has_contrasts(plan) * plan.n)
 
-    def update(self, tile: Tile, sums: NDArray[np.floating], shape: tuple[int, int]) -> bool:
-        """Add a tile's packed sums (see `kernels.tile_sums`); False if its predictions were not finite or not valid.
-
-        ``shape`` is the shape the tile was computed in, which padding may have made larger than the tile.
-        """
-        b, d = shape
+    @property
+    def layout(self) -> Layout:
         lenders = 0 if self.donors is None else self.donors.size
-        contrasted = 0 if self.contrasts is None else b
-        cuts = np.cumsum([b, d, lenders, b, contrasted, 2])
-        rows, columns, donors, squares, contrasts, flags, cells = np.split(sums, cuts)
-        squares, (moved, valid) = squares[: len(tile.rows)], flags
-        down = slice(tile.rows.start - self.top, tile.rows.stop - self.top)
-        across = slice(tile.columns.start - self.left, tile.columns.stop - self.left)
-        self.rows[down] += rows[: len(tile.rows)]
-        self.columns[across] += columns[: len(tile.columns)]
-        if self.donors is not None:
-            self.donors[...] += donors
-        self.squares[down] += squares
-        if self.contrasts is not None:
-            self.contrasts[down] += contrasts[: len(tile.rows)]
-        self.moved[...] = max(self.moved, moved)
-        if self.table is not None:
-            self.table[down, across] = cells.reshape(b, d)[: len(tile.rows), : len(tile.columns)]
-        return bool(np.isfinite(squares).all() and np.isfinite(moved) and valid == 1)
+        return Layout(self.donors is not None, lenders, self.contrasts is not None, self.table is not None)
 
     def merge(self, part: Accumulator) -> None:
         """Add the sums of a part of this table."""
@@ -136,11 +111,25 @@ class Accumulator:
         if self.table is not None and part.table is not None:
             self.table[down, across] = part.table
 
-    def size(self, shape: tuple[int, int]) -> int:
-        """How many numbers a tile's packed sums are."""
-        b, d = shape
-        lenders = 0 if self.donors is None else self.donors.size
-        return (2 if self.contrasts is None else 3) * b + d + 2 + lenders + (0 if self.table is None else b * d)
+    def within(self, larger: Tile) -> Accumulator:
+        """The sums of a larger part of the table, to which only these have been added so far.
+
+        In the same arrays, where they are as long: what is made and added to without need shows beside cheap models.
+        """
+        if (self.top, len(self.rows)) != (larger.rows.start, len(larger.rows)):
+            total = self.layout.zeros(larger)
+            total.merge(self)
+            return total
+        if (self.left, len(self.columns)) == (larger.columns.start, len(larger.columns)):
+            return self
+        across = slice(self.left - larger.columns.start, self.left - larger.columns.start + len(self.columns))
+        columns = np.zeros(len(larger.columns))
+        columns[across] = self.columns
+        table = None
+        if self.table is not None:
+            table = np.zeros((len(self.rows), len(larger.columns)))
+            table[:, across] = self.table
+        return dataclasses.replace(self, columns=columns, table=table, left=larger.columns.start)
 
     def finalize(self, plan: Plan) -> Moments:
         """The moments; exactly zero if no prediction moved by more than rounding, for then the feature is not used.
@@ -156,6 +145,55 @@ class Accumulator:
             donors[plan.ordering] = by_place
         sums = Moments(found.rows, donors, found.squares, plan.draw_sums(found.columns), found.table, found.contrasts)
         return sums if plan.scale == 1.0 else _scaled(sums, plan.scale)
+
+
+class Layout(NamedTuple):
+    """Which sums of a feature there are, and how those of a tile are packed (see `kernels.tile_sums`)."""
+
+    lends: bool
+    lenders: int
+    contrasted: bool
+    whole: bool
+
+    @classmethod
+    def of(cls, plan: Plan, whole: bool) -> Layout:
+        lends = plan.lends and not plan.rectangular
+        return cls(lends, plan.lenders if lends else 0, has_contrasts(plan), whole)
+
+    def zeros(self, part: Tile) -> Accumulator:
+        b, d = len(part.rows), len(part.columns)
+        donors = np.zeros(self.lenders) if self.lends else None
+        table = np.zeros((b, d)) if self.whole else None
+        contrasts = np.zeros(b) if self.contrasted else None
+        sums = (np.zeros(b), np.zeros(d), donors, np.zeros(b), np.zeros(()), table, contrasts)
+        return Accumulator(*sums, part.rows.start, part.columns.start)
+
+    def size(self, shape: tuple[int, int]) -> int:
+        """How many numbers a tile's packed sums are."""
+        b, d = shape
+        return (3 if self.contrasted else 2) * b + d + 2 + self.lenders + (b * d if self.whole else 0)
+
+    def unpacked(self, tile: Tile, packed: Floats, shape: tuple[int, int]) -> tuple[Accumulator, bool]:
+        """The sums of a tile, in the memory that they came in, and whether its predictions were finite and valid.
+
+        ``shape`` is the shape the tile was computed in, which padding may have made larger than the tile.
+        """
+        b, d = shape
+        cuts = np.cumsum([b, d, self.lenders, b, b if self.contrasted else 0, 2])
+        rows, columns, donors, squares, contrasts, (moved, valid), cells = np.split(packed, cuts)
+        down, across = len(tile.rows), len(tile.columns)
+        found = Accumulator(
+            rows[:down],
+            columns[:across],
+            donors if self.lends else None,
+            squares[:down],
+            np.asarray(max(moved, 0.0)),
+            cells.reshape(b, d)[:down, :across] if self.whole else None,
+            contrasts[:down] if self.contrasted else None,
+            tile.rows.start,
+            tile.columns.start,
+        )
+        return found, bool(np.isfinite(found.squares).all() and np.isfinite(moved) and valid == 1)
 
 
 def has_contrasts(plan: Plan) -> bool:

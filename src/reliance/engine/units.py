@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from reliance._core import arrays
+from reliance._core import allocation, arrays
 from reliance._core.run import Run
 from reliance.data.features import Feature
 from reliance.engine import blocks
@@ -129,6 +129,7 @@ class Work:
 @contextmanager
 def session(problem: Problem) -> Iterator[None]:
     """The context in which the model is called: its own (evaluation mode, say), no gradients, no floating errors."""
+    allocation.keep_freed_memory()
     with ExitStack() as stack:
         stack.enter_context(problem.model.session())
         stack.enter_context(arrays.inference_only(problem.xp))
@@ -140,30 +141,19 @@ def evaluate(work: Work, answers: Iterable[tuple[Unit, Found]]) -> Evaluated:
     """The moments of all features, from the sums of the units in their order; 0 where units are left out."""
     moments: dict[str, tuple[Moments, ...]] = {}
     sums: Sums = {}
+    table = Tile(range(work.plan.n), range(work.plan.columns))
     block, current = (0, 0), 0
     for unit, found in answers:
         while unit.batch != current:
             moments |= _finished(work, work.batches[current], sums)
             sums, current = {}, current + 1
-        _merge(work, sums, unit.part, found.sums)
+        for name, own in found.sums.items():
+            blocks.include(sums, name, own, table)
         block = found.block
     for batch in work.batches[current:]:
         work.problem.store.lend(batch.features)  # others may have done all units, and a plan sorts what lends
         moments |= _finished(work, batch, sums)
     return Evaluated(moments, block)
-
-
-def _merge(work: Work, sums: Sums, part: Tile, found: Sums) -> None:
-    plan = work.plan
-    whole = part == Tile(range(plan.n), range(plan.columns))
-    for name, parts in found.items():
-        if whole:
-            sums[name] = parts
-            continue
-        if name not in sums:
-            sums[name] = _zeros(work)
-        for total, one in zip(sums[name], parts, strict=True):
-            total.merge(one)
 
 
 def _zeros(work: Work) -> tuple[Accumulator, ...]:

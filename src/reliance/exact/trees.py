@@ -124,7 +124,10 @@ class TreeReading:
             for cells, accumulators, packed in zip(measured, sums, lines, strict=True):
                 tile = Tile(rows, range(cells.number))
                 name = next(name for name, found in wanted.items() if found is cells)
-                blocks.add(problem, name, accumulators, tile, packed, (len(rows), engine.width(cells)))
+                shape, layouts = (len(rows), engine.width(cells)), tuple(total.layout for total in accumulators)
+                found = blocks.unpacked(problem, name, layouts, tile, packed, shape)
+                for total, one in zip(accumulators, found, strict=True):
+                    total.merge(one)
                 advance(len(rows) * cells.number)
         moments = {
             id(cells): tuple(accumulator.finalize(cells.plan) for accumulator in accumulators)
