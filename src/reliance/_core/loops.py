@@ -26,10 +26,11 @@ def map_parts(function: Callable[[kinds.Operand], kinds.Array], x: kinds.Operand
     xp, rows = namespace(first(x)), first(x).shape[0]
     size = -(-rows // -(-rows // size))
 
-    def cut(start: int, stop: int, split: tuple[int, ...] = (-1,)) -> kinds.Operand:
-        if isinstance(x, tuple):
-            return tuple(xp.reshape(a[start:stop, ...], (*split, *a.shape[1:])) for a in x)
-        return xp.reshape(x[start:stop, ...], (*split, *x.shape[1:]))
+    def cut(start: int, stop: int, split: tuple[int, ...] = ()) -> kinds.Operand:
+        parts = [a[start:stop, ...] for a in (x if isinstance(x, tuple) else (x,))]
+        if split:
+            parts = [xp.reshape(part, (*split, *part.shape[1:])) for part in parts]
+        return tuple(parts) if isinstance(x, tuple) else parts[0]
 
     if is_traced(first(x)):  # a loop in the compiled function, not one copy of the model for each part
         import jax

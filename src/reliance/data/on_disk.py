@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from reliance._core import arrays
 from reliance._core.kinds import Array, HostArray
 from reliance._core.words import shown
-from reliance.data import stored_arrays, stored_tables
+from reliance.data import sparse_rows, stored_arrays, stored_tables
 from reliance.data.checked_arrays import as_array
-from reliance.data.stored_arrays import Items, Sparse
+from reliance.data.sparse_rows import Sparse, SparseBlock
+from reliance.data.stored_arrays import Items
 from reliance.data.stored_tables import Columns
 from reliance.data.streamed import Some, Source, Streamed
 
@@ -21,7 +22,7 @@ SOURCES: list[Callable[[object], Source | None]] = [
     stored_arrays.zarr_array,
     stored_arrays.hdf5_dataset,
     stored_arrays.dask_array,
-    stored_arrays.sparse_rows,
+    sparse_rows.sparse_rows,
     stored_arrays.torch_dataset,
     stored_tables.arrow_dataset,
     stored_tables.lazy_frame,
@@ -33,12 +34,18 @@ def opened(x: object) -> Source | None:
     return next((found for found in (one(x) for one in SOURCES) if found is not None), None)
 
 
-def as_they_came(rows: Streamed) -> Callable[[HostArray], object] | None:
-    """What makes numbers (m, P) into what a model takes in the place of NumPy arrays, if it is something else."""
+def as_they_came(rows: Streamed) -> Callable[[HostArray | SparseBlock], object] | None:
+    """What makes blocks, or numbers (m, P), into what a model takes in the place of NumPy arrays, if it is another."""
     source = rows.source
     while isinstance(source, Some):
         source = source.source
     return source.again if isinstance(source, Sparse) and arrays.backend(rows.xp) == "numpy" else None
+
+
+def numbers(rows: Streamed) -> Iterator[HostArray]:
+    """All numbers, some at a time; of sparse rows those that are not 0."""
+    sparse = sparse_rows.held(rows)
+    yield from (strip for _, strip in rows.strips()) if sparse is None else (sparse.data,)
 
 
 def streamed(source: Source) -> Streamed:

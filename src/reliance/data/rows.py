@@ -131,7 +131,7 @@ class Rows:
         read = self.streamed
         return dataclasses.replace(
             self,
-            flat=self.xp.take(self.flat, index, axis=0) if read is None else read.some(ids).as_array(),
+            flat=self.xp.take(self.flat, index, axis=0) if read is None else read.some(ids),
             y=None if self.y is None else arrays.namespace(self.y).take(self.y, index, axis=0),
             weights=None if self.weights is None else self.weights[ids],
             inputs=None if self.inputs is None else self.inputs.take(index),
@@ -142,7 +142,7 @@ class Rows:
         """The first n rows."""
         return dataclasses.replace(
             self,
-            flat=self.flat[:n, :] if self.streamed is None else self.streamed.some(np.arange(n)).as_array(),
+            flat=self.flat[:n, :] if self.streamed is None else self.streamed.some(np.arange(n)),
             y=None if self.y is None else self.y[:n, ...],
             weights=None if self.weights is None else self.weights[:n],
             inputs=None if self.inputs is None else self.inputs.head(n),
@@ -216,12 +216,12 @@ def _read_in_blocks(
     check_rows(np.broadcast_to(np.zeros((), dtype=source.dtype.newbyteorder("=")), source.shape))
     streamed = on_disk.streamed(source)
     found, weighing = on_disk.beside(y, "y", streamed), on_disk.beside(weights, "weights", streamed)
-    check_companion(streamed.as_array(), found, "y")
-    check_companion(streamed.as_array(), weighing, "weights")
-    check_finite((strip for _, strip in streamed.strips()), found)
+    check_companion(streamed, found, "y")
+    check_companion(streamed, weighing, "weights")
+    check_finite(on_disk.numbers(streamed), found)
     shape, known = tuple(source.shape[1:]), source.names if names is None else names
     return Rows(
-        flat=streamed.as_array(),
+        flat=streamed,
         shape=shape,
         y=found,
         weights=None if weighing is None else checked_weights(weighing),

@@ -1,20 +1,20 @@
-"""Arrays outside of memory, or in another form: memory maps, zarr, HDF5, dask, sparse rows, datasets of torch."""
+"""Arrays outside of memory: memory maps, zarr, HDF5, dask, datasets of torch."""
 
 from __future__ import annotations
 
 import mmap
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import arrays
 from reliance._core.kinds import Array, HostArray
-from reliance.data.disk_libraries import DaskArray, RowsDataset, Sliced, SparseRows
+from reliance.data.disk_libraries import DaskArray, RowsDataset, Sliced
 
 # Memory maps that are not larger are arrays as any other: the system holds them.
 SMALL_MAP = 2**26
@@ -22,16 +22,26 @@ SMALL_MAP = 2**26
 PIECE = 2**25
 
 
+class _Last(threading.local):
+    """The last piece that a thread has read; in another process there is none."""
+
+    number: int = -1
+    piece: HostArray | None = None
+
+    def __reduce__(self) -> tuple[type[_Last], tuple[()]]:
+        return _Last, ()
+
+
 @dataclass(frozen=True, eq=False)
 class Pieces:
     """Rows that come in pieces, such as the row groups of a file: the last piece is kept, because blocks are smaller.
 
-    ``edges (k + 1,)``: where pieces begin and end; ``made(k)`` reads one.
+    ``edges (k + 1,)``: where pieces begin and end; ``made(k)`` reads one. Each thread keeps the last piece of its own.
     """
 
     edges: NDArray[np.int64]
     made: Callable[[int], HostArray]
-    _last: dict[int, HostArray] = field(default_factory=dict, repr=False)
+    _last: _Last = field(default_factory=lambda: _Last(), repr=False)
 
     @classmethod
     def of_lengths(cls, lengths: Iterable[int], made: Callable[[int], HostArray]) -> Pieces:
@@ -46,10 +56,13 @@ class Pieces:
         return int(np.diff(self.edges).max(initial=0))
 
     def piece(self, k: int) -> HostArray:
-        if k not in self._last:
-            self._last.clear()
-            self._last[k] = self.made(k)
-        return self._last[k]
+        if self._last.number != k:
+            self._last.piece = None  # makes room first
+            self._last.number, self._last.piece = -1, self.made(k)
+            self._last.number = k
+        found = self._last.piece
+        assert found is not None
+        return found
 
     def rows(self, start: int, stop: int) -> HostArray:
         first = int(np.searchsorted(self.edges, start, side="right")) - 1
@@ -63,7 +76,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class _Arrays:
+class ArraySource:
     """What sources of arrays have in common."""
 
     kind: str
@@ -79,6 +92,10 @@ class _Arrays:
     def held_bytes(self) -> int:
         return 0
 
+    @property
+    def concurrent(self) -> bool:
+        return True
+
     def columns(self, columns: Sequence[int]) -> HostArray | None:
         return None
 
@@ -87,7 +104,7 @@ class _Arrays:
 
 
 @dataclass(frozen=True)
-class Mapped(_Arrays):
+class Mapped(ArraySource):
     """A memory map, or a view of one; its pages are given back as it is read, so that they do not pile up."""
 
     array: HostArray
@@ -122,7 +139,7 @@ def mapped(x: object) -> Mapped | None:
 
 
 @dataclass(frozen=True)
-class Held(_Arrays):
+class Held(ArraySource):
     """An array or tensor of the host, for a model on a device to which it goes in blocks."""
 
     array: Array
@@ -141,7 +158,7 @@ def held(array: Array) -> Held:
 
 
 @dataclass(frozen=True)
-class Stored(_Arrays):
+class Stored(ArraySource):
     """An array of zarr or HDF5: rows by slicing, chunk by chunk where it has chunks."""
 
     pieces: Pieces
@@ -183,7 +200,7 @@ def hdf5_dataset(x: object) -> Stored | None:
 
 
 @dataclass(frozen=True)
-class Computed(_Arrays):
+class Computed(ArraySource):
     """An array of dask: rows chunk by chunk, columns by themselves."""
 
     array: DaskArray
@@ -223,38 +240,7 @@ def dask_array(x: object) -> Computed | None:
 
 
 @dataclass(frozen=True)
-class Sparse(_Arrays):
-    """Rows of scipy's CSR, which the engine has as numbers and the model gets as what they were."""
-
-    array: SparseRows
-
-    def rows(self, start: int, stop: int) -> HostArray:
-        return np.asarray(self.array[start:stop].toarray())
-
-    def columns(self, columns: Sequence[int]) -> HostArray | None:
-        return np.asarray(self.array[:, list(columns)].toarray())
-
-    def again(self, block: HostArray) -> object:
-        """Numbers (m, P) as rows of the kind that they came as."""
-        made: Callable[[HostArray], object] = type(self.array)
-        return made(block)
-
-
-def _is_sparse(x: object, library: Any) -> TypeGuard[SparseRows]:
-    return bool(library.issparse(x))
-
-
-def sparse_rows(x: object) -> Sparse | None:
-    sparse = sys.modules.get("scipy.sparse")
-    if sparse is None or not _is_sparse(x, sparse):
-        return None
-    if x.format != "csr" or x.ndim != 2:
-        raise TypeError(f"X is a sparse {type(x).__name__}: pass rows that can be sliced, X.tocsr()")
-    return Sparse("sparse matrix", "X.toarray()", tuple(map(int, x.shape)), np.dtype(x.dtype), x)
-
-
-@dataclass(frozen=True)
-class Items(_Arrays):
+class Items(ArraySource):
     """A map-style dataset of torch, whose items are rows, or tuples of which the first entry is.
 
     ``example``: the first row, if rows are tensors: so they are for the model.
@@ -262,6 +248,10 @@ class Items(_Arrays):
 
     dataset: RowsDataset
     example: Array | None
+
+    @property
+    def concurrent(self) -> bool:
+        return False  # what a class of the user's does in several threads nobody knows
 
     def rows(self, start: int, stop: int) -> HostArray:
         found = np.empty((stop - start, *self.shape[1:]), dtype=self.dtype)

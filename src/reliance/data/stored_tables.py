@@ -56,6 +56,10 @@ class Columns:
         # The piece, and its columns before they stand side by side.
         return 2 * self.pieces.longest * len(self.names) * self.dtype.itemsize
 
+    @property
+    def concurrent(self) -> bool:
+        return True
+
     def rows(self, start: int, stop: int) -> HostArray:
         return self.pieces.rows(start, stop)
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import NoReturn, Protocol, cast
+from typing import NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from reliance._core import arrays
 from reliance._core.kinds import Array, Device, DType, HostArray, Namespace, Operand
+from reliance.data.indexed import Indexed
 
 # Bytes that are read at a time by those who look at all rows once.
 _STRIP = 2**24
 # Rows that lie closer than this are read together, up to so many.
 _GAP, _TOGETHER = 64, 4096
-# One reader at a time: libraries differ in whether several threads may read, and a piece that was read is kept.
+# One reader at a time, of sources that several threads may not read.
 _reading = threading.RLock()
 
 
@@ -36,7 +38,9 @@ class Source(Protocol):
     names : tuple of str or None
         Of the columns.
     held_bytes : int
-        Of what it keeps between two readings.
+        Of what it keeps between two readings, in each thread.
+    concurrent : bool
+        Whether several threads may read at the same time.
     """
 
     @property
@@ -51,6 +55,8 @@ class Source(Protocol):
     def names(self) -> tuple[str, ...] | None: ...
     @property
     def held_bytes(self) -> int: ...
+    @property
+    def concurrent(self) -> bool: ...
 
     def rows(self, start: int, stop: int) -> HostArray:
         """``(stop - start, *row)``."""
@@ -96,6 +102,10 @@ class Some:
     def held_bytes(self) -> int:
         return self.source.held_bytes + self.ids.nbytes
 
+    @property
+    def concurrent(self) -> bool:
+        return self.source.concurrent
+
     def rows(self, start: int, stop: int) -> HostArray:
         return _gathered(self.source, self.ids[start:stop])
 
@@ -126,7 +136,7 @@ class Marks:
 
 
 @dataclass(frozen=True, eq=False)
-class Streamed:
+class Streamed(Indexed):
     """Rows ``(n, P)`` of a source, as arrays of a namespace on a device: indexed as an array, and read when it is.
 
     Rows and columns can be taken, ``[start:stop, run]``, ``[ids, run]``, ``[:, column]``. Whatever else is done to an
@@ -146,9 +156,6 @@ class Streamed:
     _marks: Marks = field(default_factory=lambda: Marks(), repr=False)
     _held: dict[int, tuple[HostArray, Array]] = field(default_factory=dict, repr=False)  # on the host, on the device
 
-    # Namespaces are remembered for each class of arrays, except for this one: see `arrays.namespace`.
-    of_any_namespace = True
-
     @classmethod
     def on_host(cls, source: Source) -> Streamed:
         """As NumPy arrays, in the byte order of the machine."""
@@ -165,10 +172,6 @@ class Streamed:
         """The same rows as NumPy arrays, of the dtype that they have elsewhere."""
         host, dtype = Streamed.on_host(self.source), np.dtype(self.dtype)  # type: ignore[call-overload]  # that of JAX
         return Streamed(self.source, host.xp, host.device, dtype, self._marks)
-
-    def as_array(self) -> Array:
-        """Itself, to those who index arrays."""
-        return cast(Array, self)
 
     # -----------------------------------------------------------------------------------------------------------------
     # What an array says of itself
@@ -200,7 +203,7 @@ class Streamed:
 
     def read(self, start: int, stop: int) -> HostArray:
         """``(stop - start, P)`` on the host."""
-        with _reading:
+        with self._reader():
             found = np.asarray(self.source.rows(start, stop))
         expected = (stop - start, *self.source.shape[1:])
         if found.shape != expected:
@@ -210,6 +213,9 @@ class Streamed:
         if not self._marks.agree(self.n, slice(start, stop), flat):
             raise self._changed(f"other values in rows {start} to {stop}")
         return flat
+
+    def _reader(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.source.concurrent else _reading
 
     def _changed(self, what: str) -> ValueError:
         return ValueError(
@@ -256,7 +262,7 @@ class Streamed:
 
     def _columns(self, columns: Sequence[int]) -> HostArray:
         """``(n, g)`` on the host, a column's numbers side by side."""
-        with _reading:
+        with self._reader():
             known = self.source.columns(columns)
         if known is not None:
             return np.asfortranarray(known)
@@ -267,7 +273,7 @@ class Streamed:
 
     def at(self, ids: NDArray[np.int64]) -> HostArray:
         """``(m, P)`` on the host: some rows, in any order."""
-        with _reading:
+        with self._reader():
             found = _gathered(self.source, ids).reshape(len(ids), self.shape[1])
         if not self._marks.agree(self.n, ids, found):
             raise self._changed("other values in some rows")
@@ -284,8 +290,11 @@ class Streamed:
         given = key if isinstance(key, tuple) else (key,)
         rows, columns = ([one for one in given if one is not None] + [slice(None)])[:2]
         columns = slice(None) if columns is Ellipsis else columns
-        if isinstance(rows, slice) and rows == slice(None):
-            found = self._all_rows(range(self.shape[1])[columns])
+        every = isinstance(rows, slice) and range(self.n)[rows] == range(self.n)
+        chosen = range(self.shape[1])[columns]
+        # A few columns of all rows are not worth all columns of them; all of both are a block, if they are counted out.
+        if every and (rows == slice(None) or isinstance(chosen, int) or len(chosen) < self.shape[1]):
+            found = self._all_rows(chosen)
         else:
             found = self._uploaded(self._some_rows(rows)[:, columns])
         new_axes = tuple(one if one is None else slice(None) for one in given if not isinstance(one, int))
@@ -334,25 +343,17 @@ class Streamed:
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> HostArray:
         return np.asarray(self.whole("this method, or a part of it,"), dtype=dtype)
 
-    def to_device(self, device: Device, /, *, stream: object = None) -> NoReturn:
-        self.refuse("this method, or a part of it,")
-
-    @classmethod
-    def __torch_function__(
-        cls, function: object, types: object, args: tuple[object, ...] = (), kwargs: object = None
-    ) -> NoReturn:
-        next(one for one in args if isinstance(one, cls)).refuse("this method, or a part of it,")
-
 
 def _gathered(source: Source, ids: NDArray[np.int64]) -> HostArray:
     """Rows of a source in any order: neighbours are read together, and what lies between them is left out."""
     found = np.empty((len(ids), *source.shape[1:]), dtype=source.dtype.newbyteorder("="))
+    together = max(1, min(_TOGETHER, _STRIP // max(found[:1].nbytes, 1)))
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
     for near in np.split(np.arange(len(ids)), np.flatnonzero(np.diff(ordered) > _GAP) + 1):
         while len(near):
             first = int(ordered[near[0]])
-            part = near[: int(np.searchsorted(ordered[near], first + _TOGETHER))]
+            part = near[: int(np.searchsorted(ordered[near], first + together))]
             last = int(ordered[part[-1]])
             found[order[part]] = source.rows(first, last + 1)[ordered[part] - first]
             near = near[len(part) :]

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 
 from reliance._core.arrays import Array, Device, Namespace
 from reliance._core.streams import Indices
+from reliance.data import sparse_rows
 from reliance.data.features import Feature
 from reliance.data.rows import Rows
 from reliance.data.several_inputs import Inputs
 from reliance.engine import kernels
 from reliance.engine.kernels import RowShape
+from reliance.engine.sparse_stores import SparseStore
 from reliance.engine.stores import ArrayStore, AtPlaces, Lender, Resident, Store
 from reliance.engine.streamed_stores import StreamedStore
 
@@ -20,7 +22,10 @@ from reliance.engine.streamed_stores import StreamedStore
 def store_of(rows: Rows) -> Store:
     """The store of rows that lend each other their values."""
     if rows.streamed is not None:
-        return StreamedStore.of(rows.streamed, rows.shape)
+        sparse = sparse_rows.held(rows.streamed)
+        if sparse is None:
+            return StreamedStore.of(rows.streamed, rows.shape)
+        return SparseStore(sparse, rows.streamed, rows.streamed)
     if rows.inputs is None:
         return ArrayStore(rows.flat, rows.shape)
     return InputStore(rows.flat, rows.inputs, tuple(ArrayStore.of(part) for part in rows.inputs.parts.values()))

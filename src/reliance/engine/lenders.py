@@ -20,7 +20,6 @@ from reliance.data.several_inputs import Name
 from reliance.engine.kernels import Block
 from reliance.engine.problems import Problem, behind
 from reliance.engine.stores import ArrayStore
-from reliance.engine.streamed_stores import StreamedStore
 
 # Inputs are called by their names; the only one by None.
 _HIDDEN = "hidden"  # activations, where they are measured beside the numbers of rows
@@ -28,11 +27,10 @@ _HIDDEN = "hidden"  # activations, where they are measured beside the numbers of
 
 def at_hand(problem: Problem, asks: str) -> Problem:
     """With all rows as one array, beside which others can stand: a memory map is one, other sources are refused."""
-    store = problem.store
-    if not isinstance(store, StreamedStore):
+    rows = problem.rows
+    if rows.streamed is None:
         return problem
-    flat = store.rows.whole(asks)
-    return replace(problem, store=ArrayStore(flat, store.shape))
+    return replace(problem, store=ArrayStore(rows.streamed.whole(asks), rows.shape))
 
 
 def _parts(problem: Problem) -> dict[Name, Array]:

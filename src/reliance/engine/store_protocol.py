@@ -66,6 +66,11 @@ class Store(Lender, Protocol):
         ...
 
     @property
+    def concurrent(self) -> bool:
+        """Whether several threads may fill blocks at the same time."""
+        ...
+
+    @property
     def pass_bytes(self) -> int:
         """What is read when all rows are read once; 0 if they are there."""
         ...
@@ -147,6 +152,10 @@ class Resident(Protocol):
     @property
     def streams(self) -> bool:
         return False
+
+    @property
+    def concurrent(self) -> bool:
+        return True
 
     @property
     def pass_bytes(self) -> int:

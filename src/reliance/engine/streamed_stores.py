@@ -61,7 +61,7 @@ class StreamedStore:
     def flat(self) -> Array:
         """The rows, to be indexed; a memory map itself, which is an array to whoever needs all of it."""
         whole = self.rows.known()
-        return self.rows.as_array() if whole is None else whole
+        return self.rows if whole is None else whole
 
     @property
     def n(self) -> int:
@@ -74,6 +74,10 @@ class StreamedStore:
     @property
     def streams(self) -> bool:
         return self.rows.known() is None
+
+    @property
+    def concurrent(self) -> bool:
+        return self.lenders.source.concurrent
 
     @property
     def pass_bytes(self) -> int:
@@ -123,7 +127,7 @@ class StreamedStore:
         return Block(self._empty(rows))
 
     def gathered(self, index: Array) -> Block:
-        return Block(self.own.as_array()[arrays.to_host(index), :])
+        return Block(self.own[arrays.to_host(index), :])
 
     @property
     def whole(self) -> kernels.Block:

@@ -110,8 +110,8 @@ class Work:
 
     @property
     def on_threads(self) -> bool:
-        """What JAX compiles belongs to one caller, and spreads over the cores by itself; files have one reader."""
-        return arrays.is_mutable(self.problem.xp) and not self.problem.store.streams
+        """What JAX compiles belongs to one caller, and spreads over the cores by itself; some files have one reader."""
+        return arrays.is_mutable(self.problem.xp) and self.problem.store.concurrent
 
     @contextmanager
     def here(self) -> Iterator[None]:

@@ -306,7 +306,7 @@ def at_home(
     streamed = placing.in_blocks(model, X, wanted)
     if streamed is not None:
         y, weights = (a if a is None else from_host(to_host(a), streamed.xp, streamed.device) for a in (y, weights))
-        return streamed.as_array(), y, weights
+        return streamed, y, weights
     module = module_of(model)
     if module is None:
         return X, y, weights

@@ -11,6 +11,7 @@ from reliance._core import arrays
 from reliance._core.kinds import Array, Device, DType, HostArray, Namespace, Operand
 from reliance._core.words import listed, shown
 from reliance.data import stored_arrays
+from reliance.data.sparse_rows import SparseBlock
 from reliance.data.streamed import Streamed
 from reliance.models.modules import home
 from reliance.models.networks import module_of
@@ -38,12 +39,12 @@ def in_blocks(model: object, X: Array, device: Device) -> Streamed | None:
 
 
 def on_sparse(
-    predict: Callable[[Operand], Array], again: Callable[[HostArray], object], name: str
-) -> Callable[[HostArray], Array]:
-    """``predict`` of sparse rows, as a function of numbers; ``name``: that of the model, in an error."""
+    predict: Callable[[Operand], Array], again: Callable[[HostArray | SparseBlock], object], name: str
+) -> Callable[[HostArray | SparseBlock], Array]:
+    """``predict`` of sparse rows, as a function of blocks or numbers; ``name``: that of the model, in an error."""
     words = f"model {name[:60]} cannot take the sparse rows that X has: pass X.toarray()"
 
-    def of_numbers(block: HostArray) -> Array:
+    def of_blocks(block: HostArray | SparseBlock) -> Array:
         try:
             answer = predict(again(block))
         except Exception as error:
@@ -54,7 +55,7 @@ def on_sparse(
             raise TypeError(f"{words}, or return an array: it returned a {type(answer).__name__}")
         return answer
 
-    return of_numbers
+    return of_blocks
 
 
 def by_name(
