@@ -237,9 +237,14 @@ class _Judged:
     penalty: float
 
     @cached_property
+    def own(self) -> Floats:
+        """(L,): the sum of the losses of the rows in each leaf."""
+        return self.trees.paths.leaf_losses(self.trees.losses)
+
+    @cached_property
     def risks(self) -> Floats:
         """(M,): mean losses."""
-        return self.trees.paths.risks(self.trees.losses)
+        return self.trees.paths.risks(self.own)
 
     @property
     def objectives(self) -> Floats:
@@ -251,7 +256,7 @@ class _Judged:
 
     def reliances(self, features: tuple[Feature, ...], compare: str, inside: NDArray[np.bool_]) -> Floats:
         """(M, p); those of trees that are not inside are not looked at."""
-        excess = self.trees.paths.excesses(features, self.trees.losses)
+        excess = self.trees.paths.excesses(features, self.own, self.trees.losses)
         if compare == "difference":
             return excess
         zero = np.flatnonzero(inside & (self.risks <= 0.0))

@@ -59,54 +59,89 @@ class TreePaths:
         every = np.ones((1, self.n), dtype=bool)
         return packed(np.concatenate([every, self.left, ~self.left[::-1]]))
 
-    def rows_of(self, paths: Sequence[Path]) -> Words:
-        """(Q, W): the rows that pass all tests of each path."""
-        longest = max((len(path) for path in paths), default=0)
-        tests = np.zeros((len(paths), longest), dtype=np.int64)
-        for k, path in enumerate(paths):
-            tests[k, : len(path)] = path
-        found = np.broadcast_to(self.passed[0], (len(paths), self.passed.shape[1])).copy()
-        for place in range(longest):
-            found &= self.passed[tests[:, place]]
+    @cached_property
+    def tests(self) -> Ints:
+        """(L, D): the tests of each path, 0 where it has fewer than the longest."""
+        longest = max((len(path) for path in self.paths), default=0)
+        return np.array([path + (0,) * (longest - len(path)) for path in self.paths], dtype=np.int64)
+
+    def rows_of(self, tests: Ints) -> Words:
+        """(Q, W): the rows that pass all tests of each path (Q, D)."""
+        found = self.passed[tests[:, 0]] if tests.shape[1] else self.passed[np.zeros(len(tests), dtype=np.int64)]
+        for place in range(1, tests.shape[1]):
+            some = np.flatnonzero(tests[:, place])
+            found[some] &= self.passed[tests[some, place]]
         return found
 
     def leaf_losses(self, losses: Callable[[Ints], Floats]) -> Floats:
-        """(L,): the sum of the losses of the rows in each leaf."""
-        return summed(self.rows_of(self.paths), self.values, self.n, losses)
+        """(L,): the sum of the losses of the rows in each leaf. ``losses``: (V',) values -> (V', n)."""
+        return summed(self.rows_of(self.tests), self.values, self.n, losses)
 
-    def risks(self, losses: Callable[[Ints], Floats]) -> Floats:
-        """(M,): the mean loss of each tree. ``losses``: (V',) values -> (V', n)."""
-        return np.asarray(self.trees @ self.leaf_losses(losses)) / self.n
+    def risks(self, own: Floats) -> Floats:
+        """(M,): the mean loss of each tree, from the sums of its leaves."""
+        return np.asarray(self.trees @ own) / self.n
 
-    def excesses(self, features: Sequence[Feature], losses: Callable[[Ints], Floats]) -> Floats:
+    def excesses(self, features: Sequence[Feature], own: Floats, losses: Callable[[Ints], Floats]) -> Floats:
         """(M, p): the mean switched loss over all n(n-1) pairs, less the mean loss."""
-        own = self.leaf_losses(losses)
-        changes = np.stack([self._changes(feature, own, losses) for feature in features], axis=1)
+        at = self._switches(features)
+        stay = summed(self.rows_of(at.kept), at.values, self.n, losses)
+        donors = np.bitwise_count(self.rows_of(at.lent)).sum(axis=1, dtype=np.int64)
+        changes = np.zeros((len(self.paths), len(features)))
+        # Rows that reach the leaf by themselves: with themselves as donors no pair, and n - 1 times as they are.
+        changes[at.leaves, at.features] = stay[at.which] * donors[at.whose] - self.n * own[at.leaves]
         return np.asarray(self.trees @ changes) / (self.n * (self.n - 1.0))
 
-    def _changes(self, feature: Feature, own: Floats, losses: Callable[[Ints], Floats]) -> Floats:
-        """(L,): by how much the sum over the pairs of each leaf's losses changes when a feature is switched."""
-        on = np.isin(self.columns, feature.columns)
-        found = np.zeros(len(self.paths))
-        touched = [k for k, path in enumerate(self.paths) if any(on[abs(test) - 1] for test in path)]
-        if not touched:
-            return found
-        kept = [tuple(test for test in self.paths[k] if not on[abs(test) - 1]) for k in touched]
-        lent = [tuple(test for test in self.paths[k] if on[abs(test) - 1]) for k in touched]
-        keeps, which = _numbered([(*path, 0, int(self.values[k])) for path, k in zip(kept, touched, strict=True)])
-        stay = summed(self.rows_of([key[:-2] for key in keeps]), np.array([k[-1] for k in keeps]), self.n, losses)
-        lends, whose = _numbered(lent)
-        donors = np.bitwise_count(self.rows_of(lends)).sum(axis=1, dtype=np.int64)
-        # Rows that reach the leaf by themselves: with themselves as donors no pair, and n - 1 times as they are.
-        found[touched] = stay[which] * donors[whose] - own[touched] - (self.n - 1.0) * own[touched]
-        return found
+    def _switches(self, features: Sequence[Feature]) -> Switches:
+        """The paths of all leaves that test a feature, without and with its tests alone; each different one once."""
+        number = np.abs(self.tests)
+        on = [np.append(False, np.isin(self.columns, feature.columns))[number] for feature in features]
+        leaves = [np.flatnonzero(tested.any(axis=1)) for tested in on]
+        kept = [np.where(tested[own], 0, self.tests[own]) for tested, own in zip(on, leaves, strict=True)]
+        lent = [np.where(tested[own], self.tests[own], 0) for tested, own in zip(on, leaves, strict=True)]
+        which = np.repeat(np.arange(len(features)), [len(own) for own in leaves])
+        place = np.concatenate(leaves)
+        stay, of_stay = self._different(np.concatenate(kept), self.values[place])
+        give, of_give = self._different(np.concatenate(lent), np.zeros(len(place), dtype=np.int64))
+        return Switches(place, which, stay[:, :-1], stay[:, -1], of_stay, give[:, :-1], of_give)
+
+    def _different(self, tests: Ints, values: Ints) -> tuple[Ints, Ints]:
+        """The different rows of (tests in order, value), and which of them each is."""
+        rows = np.column_stack([-np.sort(-np.abs(tests) * 2 - (tests > 0), axis=1), values])
+        base = 2 * len(self.columns) + 2
+        if base ** tests.shape[1] * (int(values.max(initial=0)) + 1) < 2**62:  # as one number
+            key = values.copy()
+            for column in rows[:, :-1].T:
+                key = key * base + column
+            _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        else:
+            _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        found = rows[first]
+        coded = found[:, :-1]
+        tested = np.where(coded % 2 == 1, coded // 2, -(coded // 2))
+        return np.column_stack([tested, found[:, -1]]), which.reshape(-1)
 
 
-def _numbered(keys: Sequence[Path]) -> tuple[list[Path], Ints]:
-    """The different ones, and which of them each is."""
-    known: dict[Path, int] = {}
-    which = np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
-    return list(known), which
+@dataclass(frozen=True, eq=False)
+class Switches:
+    """Leaves whose paths test a feature: what rows keep of them, and what donors lend.
+
+    Attributes
+    ----------
+    leaves, features : arrays (Q,)
+        Which leaf, and which feature.
+    kept, values, which : arrays (K, D), (K,), (Q,)
+        The different tests on other columns with the leaf's value, and which of them each leaf has.
+    lent, whose : arrays (G, D), (Q,)
+        The different tests on the feature, and which of them each leaf has.
+    """
+
+    leaves: Ints
+    features: Ints
+    kept: Ints
+    values: Ints
+    which: Ints
+    lent: Ints
+    whose: Ints
 
 
 def packed(flags: NDArray[np.bool_]) -> Words:
