@@ -36,7 +36,7 @@ class Sizes:
     convex: tuple[int, int] = (10_000, 5)
     torch: tuple[int, int] = (300, 300)  # rows, steps
     landmarks: tuple[int, int] = (3000, 400)
-    trees: tuple[int, int, int, float] = (2000, 12, 4, 0.05)  # rows, columns, depth, epsilon
+    trees: tuple[int, int, int, float] = (2000, 12, 4, 0.08)  # rows, columns, depth, epsilon
     bootstrap: tuple[int, int, int] = (2873, 6, 1000)  # rows, columns, samples
 
 

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import reliance as rl
+from reliance._core import streams
+from reliance.rashomon import uncertainty_of_ends
+from reliance.rashomon.question import ask
 
 COEF = np.array([1.0, 0.5, 0.3, 0.0])
 
@@ -53,6 +56,33 @@ def test_bootstrap_is_the_spread_over_samples():
     np.testing.assert_allclose(found.end_errors, np.std(ends, axis=0, ddof=1), rtol=0.5)
     envelope = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.1, uncertainty=True)
     np.testing.assert_allclose(found.end_errors[:3, 1], envelope.end_errors[:3, 1], rtol=0.6)
+
+
+@pytest.mark.parametrize("compare", ["ratio", "difference"])
+@pytest.mark.parametrize(
+    "options", [{}, {"relative": False}, {"reference": rl.models.Linear(COEF)}, {"reference": 2.0}]
+)
+def test_samples_from_sums_are_the_question_asked_again(compare, options):
+    """The ends on samples side by side, from counts of the rows, and from the drawn rows themselves one by one."""
+    X, y = sample(np.random.default_rng(4), 50)
+    X[:, 2] += 30.0
+    given = {"epsilon": 0.2, "relative": True, "reference": None, **options}
+    asked = ask(rl.LinearClass(), X, y, *given.values(), compare, [0, 3, (1, 2), (0, 1, 2, 3)], None, 0, None, False)
+    found = uncertainty_of_ends.sample_ends(asked, 20)
+    for b in range(20):
+        ids = streams.stream(asked.data.key, uncertainty_of_ends._SAMPLES, b).integers(50, size=50)
+        one = rl.model_class_reliance(
+            rl.LinearClass(), X[ids], y[ids], compare=compare, features=[0, 3, (1, 2), (0, 1, 2, 3)], **given
+        )
+        np.testing.assert_allclose(found[b], np.stack([one.lower, one.upper], axis=1), rtol=1e-9, atol=1e-9)
+
+
+def test_samples_of_nearly_dependent_columns_are_looked_at_again():
+    X, y = sample(np.random.default_rng(5), 40)
+    X[:, 3] = X[:, 0] + 1e-3 * X[:, 3]
+    asked = ask(rl.LinearClass(), X, y, 0.1, True, None, "ratio", None, None, 0, None, False)
+    assert uncertainty_of_ends._from_counts(asked, np.ones((3, 40))) is None
+    assert uncertainty_of_ends.sample_ends(asked, 2).shape == (2, 4, 2)
 
 
 def test_intervals_of_results(tmp_path):

@@ -17,6 +17,7 @@ from reliance.rashomon.ball import Ball
 from reliance.rashomon.ellipsoid import Ellipsoid, Point, ellipsoid_end, range_of
 from reliance.rashomon.moments import fixed_intercept, row_moments
 from reliance.rashomon.protocol import ClassData, Member, Range
+from reliance.rashomon.resampled_linear import SampleShapes
 
 Floats = NDArray[np.float64]
 
@@ -91,6 +92,22 @@ class LeastSquaresClass:
             found.append(range_of(low, high, partial(self._member, data, shape)))
             advance(1)
         return found
+
+    def sample_ends(
+        self,
+        data: ClassData,
+        counts: Floats,
+        bounds: Callable[[Floats], Floats],
+        features: tuple[Feature, ...],
+        compare: str,
+    ) -> Floats | None:
+        """Both ends on samples of the rows; None with a ball, a fixed intercept, or nearly dependent columns."""
+        free = self.radius is None and self.intercept is True
+        shapes = SampleShapes.of(data, counts) if free else None
+        if shapes is None:
+            return None
+        allowed = bounds(shapes.least)
+        return None if np.any(allowed < shapes.least) else shapes.ends(features, allowed, compare)
 
     def _shape(self, data: ClassData) -> Ellipsoid:
         if data.X.ndim != 2 or data.y.ndim != 1:

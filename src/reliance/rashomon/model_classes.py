@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from reliance._core.checks import check_choice
 from reliance._core.words import shown
 from reliance.data.features import Feature
@@ -16,8 +19,10 @@ from reliance.rashomon.kernel import KernelClass
 from reliance.rashomon.linear import LeastSquaresClass
 from reliance.rashomon.members import Members
 from reliance.rashomon.moments import check_intercept
-from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
+from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range, ResampledClass
 from reliance.rashomon.tree_class import TreeClass
+
+Floats = NDArray[np.float64]
 
 __all__ = [
     "BasisClass",
@@ -120,3 +125,16 @@ class LinearClass:
         advance: Callable[[int], None],
     ) -> list[Range]:
         return self._solver.ranges(data, bound, features, compare, conditional, advance)
+
+    def sample_ends(
+        self,
+        data: ClassData,
+        counts: Floats,
+        bounds: Callable[[Floats], Floats],
+        features: tuple[Feature, ...],
+        compare: str,
+    ) -> Floats | None:
+        solver = self._solver
+        if not isinstance(solver, ResampledClass):
+            return None
+        return solver.sample_ends(data, counts, bounds, features, compare)

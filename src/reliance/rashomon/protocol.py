@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from reliance._core.kinds import Array
 from reliance.data.features import Feature
 from reliance.data.rows import Rows
@@ -98,6 +101,26 @@ class ModelClass(Protocol):
 
         ``conditional``: only the part of a feature that the other columns do not predict (least squares with
         intercept, in-sample) is exchanged between rows. ``advance(1)`` after each feature.
+        """
+        ...
+
+
+@runtime_checkable
+class ResampledClass(Protocol):
+    """A class that knows its ends on samples of the rows without looking at the rows again."""
+
+    def sample_ends(
+        self,
+        data: ClassData,
+        counts: NDArray[np.float64],
+        bounds: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+        features: tuple[Feature, ...],
+        compare: str,
+    ) -> NDArray[np.float64] | None:
+        """(B, p, 2): the ends on B samples, of which ``counts`` (B, n) says how often each row was drawn.
+
+        ``bounds``: from the least risks (B,) in the samples to what good models may have there. None if the class
+        cannot say: then the question is asked again for each sample.
         """
         ...
 

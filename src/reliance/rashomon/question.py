@@ -95,8 +95,12 @@ class Question:
         data = _class_data(rows, self.model_class, self.data.key, self.data.memory)
         against = _reference(self.model_class, data, self.reference)
         anchor, risk = (against, against.risk) if isinstance(against, Member) else (None, against)
-        bound = (1.0 + self.epsilon) * risk if self.relative else risk + self.epsilon
+        bound = self.bound if anchor is None else float(self.bound_of(np.asarray(risk)))
         return replace(self, rows=rows, data=data, reference_risk=risk, bound=bound, anchor=anchor, progress=False)
+
+    def bound_of(self, risks: Floats) -> Floats:
+        """What good models may have if the reference has a risk."""
+        return (1.0 + self.epsilon) * risks if self.relative else risks + self.epsilon
 
     def _reference_reliance(self, members: Members | None) -> Floats | None:
         """What the reference relies on, where that costs nothing."""

@@ -18,7 +18,7 @@ from reliance.data.features import Feature
 from reliance.engine.problems import assembled
 from reliance.losses.functions import Loss, resolve_all
 from reliance.rashomon import stacked
-from reliance.rashomon.protocol import ListedClass, Member, ModelClass, Range
+from reliance.rashomon.protocol import ListedClass, Member, ModelClass, Range, ResampledClass
 from reliance.rashomon.question import Question
 from reliance.rashomon.stacked import Fitted
 
@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 _STEP = 1e-4  # of the bound, relative: the slope is a difference over twice that
 _EXACT = 1e-5  # how close what is achieved and what is certified must be, relative
 _FEWEST = 20  # samples
+_AT_ONCE = 250  # samples whose counts are held at a time
 _SAMPLES = 103  # which random numbers the samples of the rows are (see `streams.stream`)
 
 
@@ -54,12 +55,43 @@ def errors(question: Question, found: list[Range], samples: int) -> Floats:
 
 def _of_samples(question: Question, samples: int) -> Floats:
     """The spread of the ends over bootstrap samples of the rows, with the reference of each."""
+    return np.asarray(np.std(sample_ends(question, samples), axis=0, ddof=1))
+
+
+def sample_ends(question: Question, samples: int) -> Floats:
+    """(B, p, 2): both ends on bootstrap samples of the rows; from sums that are known, where the class can."""
+    n, found = question.rows.n, []
+    for start in range(0, samples, _AT_ONCE):
+        some = range(start, min(start + _AT_ONCE, samples))
+        drawn = [streams.stream(question.data.key, _SAMPLES, b).integers(n, size=n) for b in some]
+        known = _from_counts(question, np.stack([np.bincount(ids, minlength=n) for ids in drawn]).astype(np.float64))
+        found.append(_asked_again(question, drawn) if known is None else known)
+    return np.concatenate(found)
+
+
+def _from_counts(question: Question, counts: Floats) -> Floats | None:
+    if not isinstance(question.model_class, ResampledClass):
+        return None
+    risks = None
+    if question.anchor is not None and question.reference is not None:
+        losses = _fitted(question, question.anchor, _row_loss(question.model_class)).losses
+        risks = counts @ losses / question.rows.n
+
+    def bounds(least: Floats) -> Floats:
+        if question.anchor is None:  # a risk was given
+            return np.full(len(least), question.bound)
+        return question.bound_of(least if risks is None else risks)
+
+    known = question.model_class
+    return known.sample_ends(question.data, counts, bounds, question.rows.features, question.compare)
+
+
+def _asked_again(question: Question, drawn: list[NDArray[np.int64]]) -> Floats:
     ends = []
-    for b in range(samples):
-        ids = streams.stream(question.data.key, _SAMPLES, b).integers(question.rows.n, size=question.rows.n)
+    for ids in drawn:
         one = question.of_sample(np.sort(ids))
         ends.append([(r.achieved_lower, r.achieved_upper) for r in one.ranges(one.bound)])
-    return np.asarray(np.std(np.asarray(ends), axis=0, ddof=1))
+    return np.asarray(ends)
 
 
 def _of_envelope(question: Question, found: list[Range]) -> Floats:
