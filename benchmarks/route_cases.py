@@ -329,3 +329,10 @@ def tree(n: int) -> Case:
     from sklearn.tree import DecisionTreeRegressor
 
     return on_numbers(DecisionTreeRegressor(max_leaf_nodes=50, random_state=0), n)
+
+
+@kind("AdaBoostRegressor", goal=3.0)
+def ada_boost(n: int) -> Case:
+    from sklearn.ensemble import AdaBoostRegressor
+
+    return on_numbers(AdaBoostRegressor(n_estimators=10, random_state=0), n)

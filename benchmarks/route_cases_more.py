@@ -161,13 +161,6 @@ def gaussian_process(n: int) -> Case:
 # Models that have no route: what all pairs cost then
 
 
-@kind("AdaBoostRegressor, a weighted median", goal=np.inf)
-def ada_boost(n: int) -> Case:
-    from sklearn.ensemble import AdaBoostRegressor
-
-    return on_numbers(AdaBoostRegressor(n_estimators=10, random_state=0), n)
-
-
 @kind("MLPRegressor", goal=np.inf)
 def network(n: int) -> Case:
     from sklearn.neural_network import MLPRegressor

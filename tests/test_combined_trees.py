@@ -1,4 +1,4 @@
-"""Sums of tree ensembles are tree ensembles: votes, bagging, boosting on another model, isolation forests."""
+"""Sums and medians of tree ensembles are read: votes, bagging, AdaBoost, boosting on another model, outliers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from lightgbm import LGBMRegressor
 from sklearn.ensemble import (
+    AdaBoostClassifier,
     AdaBoostRegressor,
     BaggingClassifier,
     BaggingRegressor,
@@ -48,6 +49,8 @@ SUMS = {
     "boosting on a forest": GradientBoostingRegressor(init=FOREST, n_estimators=5, random_state=0),
     "boosting on histograms": GradientBoostingRegressor(init=HISTOGRAM, n_estimators=5, random_state=0),
     "extra trees": ExtraTreesRegressor(4, max_depth=4, random_state=0),
+    "a weighted median": AdaBoostRegressor(n_estimators=7, random_state=0),
+    "a weighted median of deep trees": AdaBoostRegressor(DecisionTreeRegressor(), n_estimators=3, random_state=0),
 }
 
 
@@ -87,6 +90,16 @@ def test_shares_of_classes_are_added():
     agree(model, labels, "zero_one")
 
 
+@pytest.mark.parametrize("cuts", [[0.0], [-1.0, 1.0]], ids=["two", "three"])
+def test_votes_of_ada_boost(cuts):
+    labels = np.digitize(y, cuts) + 3
+    model = AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=6, random_state=0).fit(X, labels)
+    for loss, method in {"log_loss": "predict_proba", "zero_one": "predict"}.items():
+        trees = attempt(model, method)
+        np.testing.assert_allclose(trees(X), getattr(model, method)(X), rtol=1e-12)
+        assert set(agree(model, labels, loss).routes) == {"trees"}
+
+
 @pytest.mark.parametrize("columns", [1.0, 0.5])
 def test_outliers_of_an_isolation_forest(columns):
     model = IsolationForest(n_estimators=8, max_features=columns, contamination=0.2, random_state=0).fit(X)
@@ -97,7 +110,7 @@ def test_outliers_of_an_isolation_forest(columns):
 @pytest.mark.parametrize(
     ("model", "word"),
     [
-        (AdaBoostRegressor(n_estimators=2), "weighted median"),
+        (AdaBoostRegressor(LinearRegression(), n_estimators=2), "member LinearRegression"),
         (VotingRegressor([("a", FOREST), ("b", LinearRegression())]), "member LinearRegression"),
         (BaggingClassifier(RandomForestClassifier(2, max_depth=2), 2), "forests"),
         (GradientBoostingRegressor(init=LinearRegression(), n_estimators=2), "member LinearRegression"),

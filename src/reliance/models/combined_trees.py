@@ -1,4 +1,4 @@
-"""Models of scikit-learn that add up others, each of them an ensemble of trees: together they are one ensemble."""
+"""Models of scikit-learn that combine others, each of them an ensemble of trees: together they are one ensemble."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
-from reliance.models.ensembles import Ensemble, Finish, Floats, Ints, rounded_down
-from reliance.models.libraries import Bagging, GradientBoosting, Several, Voting
+from reliance.models.ensembles import Ensemble, Finish, Floats, Ints, Link, rounded_down
+from reliance.models.libraries import AdaBoost, Bagging, GradientBoosting, Several, Voting
 from reliance.models.sklearn_trees import boosted_trees, is_gradient_boosting
-from reliance.models.tree_parts import NotRead, classification, in_column, regression
+from reliance.models.tree_parts import Cut, NotRead, classification, in_column, regression
+from reliance.models.untouched import inherits
 
 Read: TypeAlias = Callable[[object, str], Ensemble | str]
 
@@ -28,8 +29,10 @@ def read_combined(model: object, method: str, read: Read) -> Ensemble | None:
     """The trees of all members; None if the model is no such sum. ``read``: what members are read by."""
     from sklearn import ensemble
 
-    if type(model) in (ensemble.AdaBoostRegressor, ensemble.AdaBoostClassifier):
-        raise NotRead("AdaBoost takes a weighted median or vote of its trees, which is no sum of them")
+    if _is_ada_boost(model, ensemble.AdaBoostRegressor):
+        return _ada_median(model, method, read)
+    if _is_ada_boost(model, ensemble.AdaBoostClassifier):
+        return _ada_votes(model, method, read)
     if _is_voting(model):
         return _voting(model, method, read)
     if _is_bagging(model):
@@ -53,6 +56,10 @@ def _is_bagging(model: object) -> TypeGuard[Bagging]:
     return type(model) in (ensemble.BaggingRegressor, ensemble.BaggingClassifier)
 
 
+def _is_ada_boost(model: object, kind: type) -> TypeGuard[AdaBoost]:
+    return type(model) is kind and inherits(model, ("_get_median_predict", "_check_X"), "sklearn")
+
+
 def _is_several(model: object) -> TypeGuard[Several]:
     from sklearn import multioutput
 
@@ -61,15 +68,54 @@ def _is_several(model: object) -> TypeGuard[Several]:
 
 def _several(model: Several, method: str, read: Read) -> Ensemble | None:
     """One model for each output."""
-    members, outputs = [_member(one, method, read) for one in model.estimators_], len(model.estimators_)
-    apart = [
-        dataclasses.replace(
-            one, value=in_column(one.value[:, 0], k, outputs), offset=in_column(one.offset, k, outputs)[0]
+    members = [_member(one, method, read) for one in model.estimators_]
+    finish = regression(method, len(members))
+    return None if finish is None else added(_apart(members), finish, members[0].n_features)
+
+
+def _apart(members: Sequence[Ensemble]) -> list[Part]:
+    """Each with a raw output of its own."""
+    outputs = len(members)
+    return [
+        Part(
+            dataclasses.replace(
+                one, value=in_column(one.value[:, 0], k, outputs), offset=in_column(one.offset, k, outputs)[0]
+            ),
+            1.0,
         )
         for k, one in enumerate(members)
     ]
-    finish = regression(method, outputs)
-    return None if finish is None else added([Part(one, 1.0) for one in apart], finish, members[0].n_features)
+
+
+def _ada_median(model: AdaBoost, method: str, read: Read) -> Ensemble | None:
+    """A weighted median of what the members predict."""
+    if method != "predict":
+        return None
+    members = [_member(one, method, read) for one in model.estimators_]
+    finish = Finish(output="median", weights=tuple(model.estimator_weights_[: len(members)].tolist()))
+    return added(_apart(members), finish, model.n_features_in_)
+
+
+def _ada_votes(model: AdaBoost, method: str, read: Read) -> Ensemble | None:
+    """Votes for the class that a member predicts, and against the others."""
+    classes, weights = np.asarray(model.classes_), model.estimator_weights_[: len(model.estimators_)]
+    several = len(classes) > 2
+    share = 1.0 / (len(classes) - 1) if len(classes) > 1 else 1.0
+    link: Link = "softmax" if several else "logistic"
+    finish = classification(method, len(classes) if several else 1, classes, link, share, Cut(0.0, False))
+    if finish is None:
+        return None
+    parts = []
+    for one, weight in zip(model.estimators_, weights / model.estimator_weights_.sum(), strict=True):
+        tree = _member(one, "predict_proba", read, "columns")
+        if len(tree.roots) > 1:
+            raise NotRead(f"its members {type(one).__name__[:40]} are not single trees")
+        label = np.asarray(one.classes_)[np.argmax(tree.value, axis=1)]
+        votes = np.where(label[:, None] == classes, weight, -share * weight)
+        votes = votes if several else votes[:, 1:] - votes[:, :1]
+        votes[tree.feature >= 0] = 0.0
+        parts.append(Part(dataclasses.replace(tree, value=votes, offset=np.zeros(votes.shape[1])), 1.0))
+    return added(parts, finish, model.n_features_in_)
 
 
 def _voting(model: Voting, method: str, read: Read) -> Ensemble | None:

@@ -17,7 +17,7 @@ Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Link: TypeAlias = Literal["identity", "exp", "logistic", "softmax", "signed_square", "step"]
-Output: TypeAlias = Literal["flat", "columns", "pair", "argmax", "threshold"]
+Output: TypeAlias = Literal["flat", "columns", "pair", "argmax", "threshold", "median"]
 
 # How many (row, tree) pairs are followed at once: NumPy and torch are fastest on a CPU while all stays in its cache.
 _CACHED_PAIRS, _PAIRS = 1 << 16, 1 << 22
@@ -38,7 +38,8 @@ class Finish:
 
     ``link`` is applied to ``scale * raw``. ``output`` is "flat": (m,) of one column; "columns": (m, K); "pair":
     (1 - p, p) of one column; "argmax": the one of ``classes`` with the largest column; "threshold": the second of two
-    ``classes`` where the one column is above ``cut``, or equal to it if ``at_cut``.
+    ``classes`` where the one column is above ``cut``, or equal to it if ``at_cut``; "median": the least column that
+    has, with all smaller ones, half of the ``weights`` of the columns.
     """
 
     link: Link = "identity"
@@ -47,6 +48,7 @@ class Finish:
     classes: tuple[object, ...] = ()
     cut: float = 0.5
     at_cut: bool = False
+    weights: tuple[float, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -62,6 +64,8 @@ class Finish:
             return values[:, 0]
         if self.output == "pair":
             return xp.stack([1.0 - values[:, 0], values[:, 0]], axis=1)
+        if self.output == "median":
+            return _weighted_median(values, _put(np.asarray(self.weights), xp, _place(raw), raw.dtype))
         if self.output == "argmax":
             chosen = xp.argmax(values, axis=1)
         else:
@@ -304,6 +308,17 @@ def _linked(link: Link, raw: Array) -> Array:
     if link == "signed_square":
         return xp.sign(raw) * raw * raw
     return xp.astype(raw > 0, raw.dtype) if link == "step" else raw
+
+
+def _weighted_median(values: Array, weights: Array) -> Array:
+    """Of each row (m, K), as scikit-learn takes it."""
+    xp = namespace(values)
+    m, columns = values.shape
+    order = xp.reshape(xp.argsort(values, axis=1), (-1,))
+    share = xp.cumulative_sum(xp.reshape(xp.take(weights, order, axis=0), (m, columns)), axis=1)
+    chosen = xp.argmax(xp.astype(share >= 0.5 * share[:, -1:], index_dtype(xp)), axis=1)
+    rows = xp.arange(m, dtype=index_dtype(xp), device=_place(values))
+    return xp.take(xp.reshape(xp.sort(values, axis=1), (-1,)), rows * columns + chosen, axis=0)
 
 
 def _codes(x: Array, coded: list[_Coded]) -> Array:

@@ -184,6 +184,15 @@ class Bagging(Protocol):
     estimators_features_: Sequence[NDArray[np.int64]]
 
 
+class AdaBoost(Protocol):
+    """Fitted AdaBoost of scikit-learn; ``classes_`` of classifiers alone."""
+
+    n_features_in_: int
+    classes_: HostArray
+    estimators_: Sequence[Boosting]
+    estimator_weights_: NDArray[np.float64]
+
+
 class Voting(Protocol):
     """A fitted vote of regressors of scikit-learn."""
 

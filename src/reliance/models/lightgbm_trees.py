@@ -81,7 +81,7 @@ def _lightgbm_tree(text: str, column: int, columns: int) -> TreeNodes:
     threshold = numbers("threshold", np.float64, 0.0)
     categorical, missing = kind & 1 != 0, (kind >> 2) & 3
     if fields["is_linear"] != "0":
-        raise NotRead("its leaves are linear (linear_tree), not constant")
+        raise NotRead("its leaves are linear (linear_tree): predictions change with every value, not with cells")
     if np.any(~categorical & (missing == 1)):  # an interval of them goes the way of NaN
         raise NotRead("it takes zeros for missing values (zero_as_missing)")
     bounds, words, splits = numbers("cat_boundaries", np.int64), numbers("cat_threshold", np.uint32), {}
