@@ -101,6 +101,16 @@ def pooled():
     return rl.Pooled(NAMES, VALUES, "difference", *rest, 1.0, 50, 5, "permutation_importance", "squared_error")
 
 
+def monitored():
+    steps = np.linspace(1.0, 0.4, 6)[:, None]
+    running, half = VALUES * np.ones((6, 1)), steps * np.ones(4)
+    rows = np.full(6, 50, dtype=np.int64)
+    ends = (running - half, running + half)
+    return rl.Monitored(
+        NAMES, VALUES, running, *ends, running + steps - 0.7, rows, 0.95, "asymptotic", "squared_error", 0
+    )
+
+
 def linear():
     return rl.LinearImportance(NAMES, VALUES, 2.0 * VALUES, 3.0 * VALUES, "range", 9)
 
@@ -133,6 +143,7 @@ KINDS = [
     (ranks, ["range"]),
     (pooled, ["bar"]),
     (listed_reliance, ["range", "cloud", "risk"]),
+    (monitored, ["line"]),
     (splits, ["box", "violin", "bar"]),
     (impact, ["bar", "quantiles"]),
     (local, ["heat", "waterfall", "bar", "beeswarm", "image"]),

@@ -155,9 +155,15 @@ def extrapolation():
     return rl.Extrapolation(PAIR, two, two, "neighbours", NAN, 9, 5, 3)
 
 
+def monitored():
+    two = np.array([[NAN, INF], [0.1, -0.0]])
+    rows = np.array([3, 4], dtype=np.int64)
+    return rl.Monitored(PAIR, two[1], two, two, two, two, rows, 0.95, "bounded", "zero_one", 2**70)
+
+
 ALL = (
     importance, algorithm, null, impact, local, ranges, delta, ranks, pooled, relative, comparison, compared, judged,
-    linear, interactions, extrapolation, several, nested,
+    linear, interactions, monitored, extrapolation, several, nested,
 )  # fmt: skip
 every = pytest.mark.parametrize("example", ALL, ids=lambda f: f.__name__)
 

@@ -66,6 +66,7 @@ PICTURES = {
     "class_intervals": (cases.listed_reliance, {}),
     "class_cloud": (cases.listed_reliance, {"kind": "cloud"}),
     "class_risk": (cases.listed_reliance, {"kind": "risk"}),
+    "monitored_line": (cases.monitored, {}),
     "splits_box": (cases.splits, {}),
     "splits_violin": (cases.splits, {"kind": "violin"}),
     "splits_bar": (cases.splits, {"kind": "bar"}),

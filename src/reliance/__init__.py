@@ -15,6 +15,7 @@ from reliance.methods.extrapolation import extrapolation_check
 from reliance.methods.interactions import interaction_importance
 from reliance.methods.linear import linear_importance
 from reliance.methods.local import local_importance
+from reliance.methods.monitoring import Monitor
 from reliance.methods.quantiles import feature_impact
 from reliance.methods.replacement import ablation_importance, model_reliance, permutation_importance
 from reliance.methods.replacing import Donors
@@ -49,6 +50,7 @@ from reliance.results.local import LocalImportance
 from reliance.results.mapping import Results
 from reliance.results.merging import merge
 from reliance.results.models import ModelComparison
+from reliance.results.monitored import Monitored
 from reliance.results.null import NullImportance
 from reliance.results.pooled import Pooled, pool
 from reliance.results.ranks import Ranks
@@ -80,6 +82,8 @@ __all__ = [
     "LocalImportance",
     "Metric",
     "ModelComparison",
+    "Monitor",
+    "Monitored",
     "NullImportance",
     "Pooled",
     "Ranks",

@@ -325,6 +325,12 @@ GATHERED: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "yes": ({"length": True}, "length"),
         "lends in other words": ({"lend": "other clusters"}, "lend"),
     },
+    "Monitor": {
+        "no loss": ({"model": score}, "loss"),
+        "no bound": ({"model": score, "loss": "squared_error"}, "bound"),
+        "unknown method": ({"model": score, "loss": "zero_one", "method": "betting"}, "method"),
+        "a level of 95": ({"model": score, "loss": "zero_one", "level": 95}, "level"),
+    },
     "Clusters": {
         "lends nowhere": ({"labels": Y, "lend": "nowhere"}, "lend"),
         "lends stretches": ({"labels": Y, "lend": "stretches"}, "lend"),

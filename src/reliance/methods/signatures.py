@@ -50,6 +50,14 @@ class Permuting(TypedDict, total=False):
     keep: str | Sequence[str]
 
 
+class Watching(TypedDict, total=False):
+    """Of every batch of a monitor."""
+
+    features: FeaturesLike
+    names: Sequence[str] | None
+    run: Run | None
+
+
 class Judging(TypedDict, total=False):
     """What says which losses judge which features."""
 

@@ -21,6 +21,7 @@ from reliance.plots.images import image, local_image
 from reliance.plots.impacts import impact_bars, impact_lines
 from reliance.plots.kinds import Kinds, draw
 from reliance.plots.local import heat, waterfall
+from reliance.plots.monitored import monitored_lines
 from reliance.plots.ranges import ranges, rank_ranges
 from reliance.plots.splits import split_bars, split_boxes, split_violins
 from reliance.plots.spreads import draw_boxes, draw_violins, null_boxes, null_ranges, null_violins
@@ -40,6 +41,7 @@ RANKS: Kinds = {"range": rank_ranges}
 NULLS: Kinds = {"range": null_ranges, "box": null_boxes, "violin": null_violins}
 SPLITS: Kinds = {"box": split_boxes, "violin": split_violins, "bar": split_bars}
 IMPACT: Kinds = {"bar": impact_bars, "quantiles": impact_lines}
+MONITORED: Kinds = {"line": monitored_lines}
 LOCAL: Kinds = {"heat": heat, "waterfall": waterfall, "bar": row_bars, "beeswarm": local_swarm, "image": local_image}
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "INTERACTIONS",
     "LINEAR",
     "LOCAL",
+    "MONITORED",
     "NULLS",
     "POOLED",
     "RANGES",
