@@ -25,7 +25,7 @@ from reliance.losses.functions import Loss, row_losses
 from reliance.models.several_scores import SeveralScores
 
 Floats = NDArray[np.float64]
-# By how much a value may move scores whose exponentials are multiplied: what underflows is then nothing beside the rest.
+# By how much a value may move scores whose exponentials are multiplied: what underflows is nothing beside the rest.
 _SAFE = 100.0
 
 

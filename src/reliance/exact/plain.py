@@ -26,7 +26,7 @@ class _EveryPair:
 class Plain(Route):
     """Every pair by the model: applies always."""
 
-    name, calls, tables = "plain", True, True
+    name, calls, tables, draws = "plain", True, True, True
 
     def pairs(self, question: Exchange) -> Opening[Measured]:
         def opened() -> Offer[Measured]:

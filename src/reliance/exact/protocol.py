@@ -100,12 +100,15 @@ class Route(Protocol):
         Whether the model is called on rows of its own kind.
     tables : bool
         Whether it can keep every prediction, not sums alone: ``FromMoments`` with tables.
+    draws : bool
+        Whether it serves draws, not all pairs alone.
     """
 
     name: str
     says: str = ""
     calls: bool = False
     tables: bool = False
+    draws: bool = False
 
     def pairs(self, question: Exchange) -> Opening[Measured]:
         """All pairs of rows that lend each other a feature."""
@@ -176,7 +179,7 @@ class Exchange:
 
     @property
     def barred(self) -> str:
-        """Why no route but the last applies, if so."""
+        """Why no route applies but those that serve draws, if so."""
         if self.plan.rectangular:
             return ""
         return "is for all pairs, of losses and built-in metrics: pass pairs='all' and no Metric of your own"

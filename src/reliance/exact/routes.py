@@ -22,6 +22,7 @@ from reliance.exact.nodes import Nodes
 from reliance.exact.pipelines import BehindJob, Pipelines
 from reliance.exact.plain import Plain
 from reliance.exact.protocol import A, Almost, Exchange, Job, Measured, Offer, Opening, Route, Tables
+from reliance.exact.scores import Scores
 from reliance.exact.tree_route import Trees
 from reliance.plans import Plan
 
@@ -34,6 +35,7 @@ ROUTES: list[Route] = [
     Kernels(),
     FirstLayer(),
     Nodes(),
+    Scores(),
     Distinct(),
     Plain(),
 ]
@@ -52,7 +54,7 @@ class Question(Protocol[A]):
 
     @property
     def barred(self) -> str:
-        """Why no route but the last applies, in words that go on after its name; "" if others may."""
+        """Why no route applies but those that serve draws, in words that go on after its name; "" if others may."""
         ...
 
     @property
@@ -194,12 +196,11 @@ def _best(
 
 
 def _wanted(question: Question[A], wanted: str, routes: Sequence[Route]) -> list[Route]:
-    last = ROUTES[-1]
-    if question.barred and wanted not in ("auto", last.name):
+    allowed = [route for route in routes if route.draws] if question.barred else routes
+    chosen = [route for route in allowed if wanted in ("auto", route.name)]
+    if question.barred and not chosen:
         raise ValueError(f"route={shown(wanted)} {question.barred}")
-    if question.barred:
-        return [last]
-    return [route for route in routes if wanted in ("auto", route.name)]
+    return chosen
 
 
 def _opened(question: Question[A], route: Route, wanted: str) -> Offer[A] | str:

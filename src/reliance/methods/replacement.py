@@ -243,7 +243,7 @@ def permutation_importance(
         plan_of = growing(problem.rows, problem.key, draws.design)
         return measure_until(problem, plan_of, draws, compare, "permutation_importance", progress)
     plan = drawn(problem.rows, problem.key, draws)
-    return measure_in_time(problem, plan, compare, "permutation_importance", progress)
+    return measure_in_time(problem, plan, compare, "permutation_importance", progress, "auto")
 
 
 @overload

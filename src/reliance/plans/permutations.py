@@ -66,9 +66,10 @@ class Permutations(Drawn):
         return Users(user.reshape(-1), None)
 
     def spread(self, v: Floats) -> Floats:
-        total = np.zeros(self.n)
+        total, one = np.zeros(self.n), np.empty(self.n)
         for k in range(self.draws):
-            total[self._checked(k)] += v
+            one[self._checked(k)] = v
+            total += one
         return total
 
     def variance(self, terms: Terms) -> Variance:

@@ -221,7 +221,7 @@ def _measured(
             None if form == "raw" or weights is None else np.asarray(weights, dtype=np.float64),
             names=part.names,
         )
-        results = measure(problem, plan, "difference", "permutation_importance", quiet=True)
+        results = measure(problem, plan, "difference", "permutation_importance", route="auto", quiet=True)
         assert isinstance(results, Results)
         found |= results.entries
     return found
