@@ -115,18 +115,16 @@ class ScoreStore(Resident):
     def swap(self, block: Floats, rows: range, d: int, feature: Feature, donors: range | Array) -> None:
         self.moved(block, rows, d, feature, self.effect(feature), donors)
 
-    def moved(
-        self, block: Floats, rows: range, d: int, feature: Feature, lent: Floats, donors: range | Indices
-    ) -> None:
+    def moved(self, block: Floats, rows: range, d: int, feature: Feature, lent: Floats, donors: range | Array) -> None:
         """Predictions with what donors add, ``lent`` at their row numbers or places."""
         some = slice(rows.start, rows.stop)
         kept = self.predictions[some] - self.effect(feature)[some]
         cube = block[: len(rows) * d].reshape(len(rows), d)
         if isinstance(donors, range):
-            np.add(kept[:, None], lent[donors.start : donors.stop], out=cube)
-            return
-        np.take(lent, np.reshape(donors, (-1, d)), out=cube, mode="clip")
-        cube += kept[:, None]
+            given = lent[donors.start : donors.stop]
+        else:
+            given = np.take(lent, arrays.to_host(donors).reshape(-1, d))
+        np.add(kept[:, None], given, out=cube)
 
     def in_order(self, feature: Feature, order: Indices) -> Lender:
         return _InOrder(self, self.effect(feature)[order])
@@ -141,7 +139,7 @@ class ScoreStore(Resident):
         raise TypeError("what features add to predictions is exchanged between all rows")
 
     def gathered(self, index: Array) -> Floats:
-        return self.predictions[index]
+        return np.asarray(self.predictions[arrays.to_host(index)])
 
     @property
     def whole(self) -> Floats:
