@@ -202,6 +202,7 @@ def test_what_it_is_for():
     assert believed.values[0] > 2 * relative_importance(first, X, y, sampler="knn", **options).values[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", GIVEN)
 @pytest.mark.parametrize("errors", ERRORS)
 def test_a_line_that_is_right_is_not(given, errors):

@@ -113,7 +113,11 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+# Those of the product form take triples of rows.
+QUICK_FIRST = [pytest.param(name, marks=pytest.mark.slow if "product" in name else ()) for name in CALLS]
+
+
+@pytest.mark.parametrize("name", QUICK_FIRST)
 def test_errors_are_those_of_the_jackknife(name):
     """Leave out each row, as a row and as a donor, and measure again."""
     X = cube(80, 0)
@@ -124,7 +128,7 @@ def test_errors_are_those_of_the_jackknife(name):
     np.testing.assert_allclose(error[strong], jackknife[strong], rtol=0.1)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", QUICK_FIRST)
 def test_influence_of_some_rows(monkeypatch, name):
     """With many rows the spread of the influence is that of some of them."""
     X = cube(400, 1)
@@ -148,6 +152,7 @@ def test_routes_give_the_same_shares(model):
     assert set(rl.sobol_total(model, X).routes) <= {"linear", "trees", "unused"}
 
 
+@pytest.mark.slow
 def test_ishigami_lies_within_the_intervals():
     X = cube(1000, 3)
     for name, truth in (("total", TOTAL), ("total, product", TOTAL), ("first", FIRST), ("first, product", FIRST)):

@@ -160,19 +160,25 @@ class OnTheHost(Replaced):
         return jax.pure_callback(host, jax.ShapeDtypeStruct(Z.shape[:1], Z.dtype), Z)
 
 
+# Each is compiled several times.
 MODELS = [
     Written,
-    ReadLate,
-    Replaced,
     InnerJit,
-    InnerJitOfNumPy,
-    TwiceNested,
     Scanned,
-    Checkpointed,
-    CustomDerivative,
-    Branched,
     Scalars,
-    OnTheHost,
+    *(
+        pytest.param(model, marks=pytest.mark.slow)
+        for model in (
+            ReadLate,
+            Replaced,
+            InnerJitOfNumPy,
+            TwiceNested,
+            Checkpointed,
+            CustomDerivative,
+            Branched,
+            OnTheHost,
+        )
+    ),
 ]
 
 
