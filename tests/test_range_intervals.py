@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import reliance as rl
 from reliance._core import streams
@@ -102,6 +103,41 @@ def test_intervals_of_results(tmp_path):
     assert np.isfinite(drawn.interval()).all()
     trees = rl.TreeClass(depth=1, penalty=0.1, cuts=2, loss="squared_error")
     assert np.isfinite(rl.model_class_reliance(trees, X, y, epsilon=0.1, uncertainty=20, rng=0).interval()).all()
+
+
+def test_claims_are_t_tests_of_an_end():
+    X, y = sample(np.random.default_rng(3), 100)
+    found = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05, uncertainty=True)
+    for claim, end, side in (("every", 0, 1.0), ("some", 1, 1.0), ("none", 1, -1.0)):
+        value = (found.achieved_lower, found.achieved_upper)[end] - 1.0 - 0.2
+        expected = stats.t.sf(side * value / found.end_errors[:, end], 99)
+        tested = found.test(claim, margin=0.2, adjust="none")
+        np.testing.assert_allclose(tested.p_value, expected, rtol=1e-9)
+        assert "good model" in repr(tested)
+    for options, words in (({"claim": "all"}, "claim="), ({"margin": -1}, "margin=-1"), ({"claim": "none"}, "margin=0")):
+        with pytest.raises(ValueError, match=words):
+            found.test(**options)
+
+
+@pytest.mark.slow
+def test_claims_have_their_size():
+    """At the edge of each claim, where the end in the population is the margin; and far from it on the wrong side."""
+    truth = rl.model_class_reliance(rl.LinearClass(), *sample(np.random.default_rng(99), 400_000), epsilon=0.1)
+    replicates, rejected = 250, np.zeros((3, 3))
+    needless = 0
+    for k in range(replicates):
+        X, y = sample(np.random.default_rng([7, k]), 200)
+        found = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.1, features=[0, 1, 2], uncertainty=True)
+        for row, (claim, edge) in enumerate((("every", truth.lower), ("some", truth.upper), ("none", truth.upper))):
+            for j in range(3):
+                margin = max(edge[j] - 1.0, 0.0)
+                rejected[row, j] += found.test(claim, margin=margin, adjust="none").p_value[j] < 0.05
+        needless += bool(found.test("every", adjust="none").p_value[2] < 0.05)  # its lower end is below 1
+    share = rejected / replicates
+    assert truth.lower[2] < 1.0
+    assert (share <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / replicates)).all(), share
+    assert share[1:].mean() > 0.02, share  # not far too careful
+    assert needless / replicates <= 0.05
 
 
 def test_what_is_refused():

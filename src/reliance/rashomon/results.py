@@ -12,17 +12,25 @@ from scipy import stats
 
 from reliance import inference, plots
 from reliance._core.kinds import Array, HostArray
+from reliance._core.words import shown
 from reliance.rashomon.model_classes import Members
 from reliance.rashomon.protocol import Range
 from reliance.results import export, files
 from reliance.results.base import Result
 from reliance.results.records import plain
+from reliance.results.tested import TestResult
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
+# Which end decides, on which side it has to lie, and what is claimed.
+_CLAIMS = {
+    "every": (0, "greater", "every good model relies on it"),
+    "some": (1, "greater", "some good model relies on it"),
+    "none": (1, "less", "no good model relies on it"),
+}
 _BY_FEATURE = ("lower", "upper", "achieved_lower", "achieved_upper", "lower_risks", "upper_risks")
 _KEPT = {
     "names": files.names("p"),
@@ -137,17 +145,60 @@ class ClassReliance(Result):
         [[2.3, 3.5], [3.1, 4.5]]
         """
         inference.check_level(level)
+        ends = np.stack([self.achieved_lower, self.achieved_upper], axis=1)
+        away = stats.t.ppf(0.5 + level / 2.0, self.n - 1) * self._known_errors()
+        low, high = ends - away, ends + away
+        null = inference.null_value(self.compare)
+        high[:, 0] = np.where(ends[:, 0] <= null, np.maximum(high[:, 0], null), high[:, 0])
+        return np.stack([low, high], axis=2)
+
+    def test(self, claim: str = "every", margin: float = 0.0, adjust: str = "holm") -> TestResult:
+        """Test what the good models of the class have in common, for new rows from the same source.
+
+        A small p-value is evidence for the claim. Each is a t test of one end of the range, with its standard error.
+
+        Parameters
+        ----------
+        claim : {"every", "some", "none"}
+            "every": each good model relies on the feature, so the lower end is above "no reliance" (1 for ratios, 0 for
+            differences). "some": a good model relies on it, so the upper end is; what is rejected is that no good model
+            does. "none": no good model relies on it by as much as the margin, so the upper end is below that.
+        margin : float
+            How much reliance counts, beyond none. "none" needs one above 0: some good model relies on every feature a
+            little, unless the models are listed.
+        adjust : {"holm", "bh", "none"}
+            For testing several features at once.
+
+        Examples
+        --------
+        >>> import numpy as np, reliance as rl
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 2))
+        >>> y = X[:, 0] + rng.normal(size=300)
+        >>> result = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05, uncertainty=True)
+        >>> (result.test("every").p_adjusted < 0.05).tolist(), (result.test("none", margin=0.5).p_value < 0.05).tolist()
+        ([True, False], [False, True])
+        """
+        inference.check_known(claim, tuple(_CLAIMS), "claim")
+        if isinstance(margin, bool) or not isinstance(margin, int | float | np.number) or not 0.0 <= margin < np.inf:
+            raise ValueError(f"margin={shown(margin)}: pass a number of at least 0, how much reliance counts")
+        end, alternative, words = _CLAIMS[claim]
+        if claim == "none" and margin == 0.0:
+            raise ValueError(
+                "claim='none' with margin=0 cannot be shown: the upper end is not below no reliance; pass how much "
+                "reliance would count, such as margin=0.1"
+            )
+        value = (self.achieved_lower, self.achieved_upper)[end] - inference.null_value(self.compare) - margin
+        statistic, p = inference.t_test(value, self._known_errors()[:, end], self.n - 1, alternative, False)
+        return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", words, adjust)
+
+    def _known_errors(self) -> Floats:
         if self.end_errors is None:
             raise ValueError(
                 "the uncertainty of the ends was not measured: pass uncertainty=True, or how many bootstrap samples, "
                 "to model_class_reliance; for a list of models FiniteClass(models, bootstrap=200)"
             )
-        ends = np.stack([self.achieved_lower, self.achieved_upper], axis=1)
-        away = stats.t.ppf(0.5 + level / 2.0, self.n - 1) * self.end_errors
-        low, high = ends - away, ends + away
-        null = inference.null_value(self.compare)
-        high[:, 0] = np.where(ends[:, 0] <= null, np.maximum(high[:, 0], null), high[:, 0])
-        return np.stack([low, high], axis=2)
+        return self.end_errors
 
     def to_dict(self) -> dict[str, object]:
         """All fields but the models, and the gap, as strict JSON: plain numbers, strings and lists, None for NaN."""
