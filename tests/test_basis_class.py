@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from scipy import sparse
 
 import reliance as rl
+from reliance._core.arrays import to_host
 
 METHODS = (rl.model_class_reliance, rl.conditional_model_class_reliance)
 
@@ -145,3 +150,102 @@ def test_what_is_refused():
         rl.model_class_reliance(rl.BasisClass(identity), X, y, epsilon=0.1, reference=rl.models.Linear(np.ones(3)))
     unread = rl.model_class_reliance(rl.BasisClass(lambda X: X[:, :2], [(0,), (1,)]), X, y, epsilon=0.1)
     assert (unread.lower[2], unread.upper[2]) == (1.0, 1.0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Additive models of other libraries, by stand-ins that have the attributes that are read
+
+
+def machine(pair=True):
+    """Three bins of the first column, four of the second, and coarser ones for their pair."""
+    rng = np.random.default_rng(0)
+    bins = [[np.array([-0.5, 0.4]), np.array([0.0])], [np.array([-0.3, 0.2, 0.9]), np.array([0.2])], [np.array([0.1])]]
+    features = [(0,), (1,), (2,)] + [(0, 1)] * pair
+    scores = [rng.normal(size=tuple(len(bins[j][0 if len(own) == 1 else 1]) + 3 for j in own)) for own in features]
+    return SimpleNamespace(bins_=bins, term_features_=features, term_scores_=scores)
+
+
+def looked_up(ebm, X):
+    """Term by term and row by row: the bin of a value is one more than the number of cut points that it reaches."""
+    found = []
+    for own, table in zip(ebm.term_features_, ebm.term_scores_, strict=True):
+        cuts = [ebm.bins_[j][min(len(ebm.bins_[j]), len(own)) - 1] for j in own]
+        found.append([table[tuple(1 + bisect_right(c, x[j]) for j, c in zip(own, cuts, strict=True))] for x in X])
+    return np.array(found).T
+
+
+def test_boosting_machines(backend):
+    X, _ = problem(n=60)
+    X[:2, 0] = -0.5, 0.4  # on the cut points
+    ebm = machine()
+    tables = rl.BasisClass.from_ebm(ebm, functions="terms")
+    np.testing.assert_allclose(to_host(tables.basis(backend.asarray(X))), looked_up(ebm, X), rtol=1e-6)
+    steps = rl.BasisClass.from_ebm(ebm)
+    design = np.column_stack([np.ones(60), to_host(steps.basis(backend.asarray(X)))])
+    for column in looked_up(ebm, X).T:  # other heights of its bins are all of this
+        np.testing.assert_allclose(design @ np.linalg.lstsq(design, column)[0], column, atol=1e-5)
+
+
+def test_a_boosting_machine_of_single_columns_is_an_expanded_design():
+    X, y = problem(n=60)
+    cuts = {0: [-0.5, 0.4], 1: [-0.3, 0.2, 0.9], 2: [0.1]}
+    design = np.stack([X[:, j] >= point for j in cuts for point in cuts[j]], axis=1).astype(float)
+    found = rl.model_class_reliance(rl.BasisClass.from_ebm(machine(pair=False)), X, y, epsilon=0.1)
+    groups = {"x0": [0, 1], "x1": [2, 3, 4], "x2": [5]}
+    close(found, rl.model_class_reliance(rl.LinearClass(), design, y, features=groups, epsilon=0.1))
+
+
+def test_generalised_additive_models():
+    X, y = problem(n=60)
+    knots = np.linspace(-2, 2, 4)
+
+    def term(feature, columns, **more):
+        many = columns(X).shape[1]
+        shared = {"isintercept": False, "build_columns": lambda X: sparse.csc_array(columns(X))}
+        return SimpleNamespace(feature=feature, n_coefs=many, **shared, **more)
+
+    def hats(X):
+        return np.maximum(1 - np.abs(X[:, [0]] - knots), 0)
+
+    gam = SimpleNamespace(
+        terms=[term(0, hats), term(2, lambda X: X[:, [2]]), SimpleNamespace(isintercept=True, feature=None)],
+        coef_=np.zeros(6),
+    )
+    design = np.column_stack([hats(X), X[:, 2]])
+    ask = {"epsilon": 0.1, "rng": 0}
+    found = rl.model_class_reliance(rl.BasisClass.from_gam(gam, ridge=3.0), X, y, **ask)
+    assert found.lower[1] == found.upper[1] == 1.0  # no term reads it
+    groups = {"x0": [0, 1, 2, 3], "x2": [4]}
+    linear = rl.model_class_reliance(rl.LinearClass(ridge=3.0), design, y, features=groups, **ask)
+    np.testing.assert_allclose(found.achieved_upper[[0, 2]], linear.achieved_upper, rtol=1e-6)
+    np.testing.assert_allclose(found.lower[[0, 2]], linear.lower, rtol=1e-6)
+    by = rl.BasisClass.from_gam(SimpleNamespace(terms=[term(0, hats, by=2)], coef_=np.zeros(4)))
+    assert by.columns == [(0, 2)] * 4
+
+
+def test_the_libraries_themselves():
+    X, y = problem(n=200)
+    boosting = pytest.importorskip("interpret.glassbox")
+    ebm = boosting.ExplainableBoostingRegressor(max_bins=8, interactions=1, max_rounds=20, outer_bags=1, n_jobs=1)
+    ebm.fit(X, y)
+    scores = rl.BasisClass.from_ebm(ebm, functions="terms").basis(X).sum(axis=1) + ebm.intercept_
+    np.testing.assert_allclose(scores, ebm.predict(X), rtol=1e-9)
+    pygam = pytest.importorskip("pygam")
+    gam = pygam.LinearGAM(pygam.s(0, n_splines=6) + pygam.te(1, 2, n_splines=4)).fit(X, y)
+    design = np.column_stack([rl.BasisClass.from_gam(gam).basis(X), np.ones(200)])
+    np.testing.assert_allclose(design @ gam.coef_, gam.predict(X), rtol=1e-9)
+
+
+def test_what_is_refused_of_other_libraries():
+    named, several = machine(), machine()
+    named.bins_[1] = [{"a": 1, "b": 2}]
+    several.term_scores_[0] = np.zeros((5, 3))
+    for make, words in (
+        (lambda: rl.BasisClass.from_ebm(object()), "bins_"),
+        (lambda: rl.BasisClass.from_ebm(named), "categories in column 1"),
+        (lambda: rl.BasisClass.from_ebm(several), "one for each class"),
+        (lambda: rl.BasisClass.from_ebm(machine(), functions="trees"), "functions="),
+        (lambda: rl.BasisClass.from_gam(object()), "pygam"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            make()

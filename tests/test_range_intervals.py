@@ -109,12 +109,16 @@ def test_claims_are_t_tests_of_an_end():
     X, y = sample(np.random.default_rng(3), 100)
     found = rl.model_class_reliance(rl.LinearClass(), X, y, epsilon=0.05, uncertainty=True)
     for claim, end, side in (("every", 0, 1.0), ("some", 1, 1.0), ("none", 1, -1.0)):
-        value = (found.achieved_lower, found.achieved_upper)[end] - 1.0 - 0.2
-        expected = stats.t.sf(side * value / found.end_errors[:, end], 99)
+        value = (found.achieved_lower, found.achieved_upper)[end]
+        expected = stats.t.sf(side * np.log(value / 1.2) / (found.end_errors[:, end] / value), 99)
         tested = found.test(claim, margin=0.2, adjust="none")
         np.testing.assert_allclose(tested.p_value, expected, rtol=1e-9)
         assert "good model" in repr(tested)
-    for options, words in (({"claim": "all"}, "claim="), ({"margin": -1}, "margin=-1"), ({"claim": "none"}, "margin=0")):
+    for options, words in (
+        ({"claim": "all"}, "claim="),
+        ({"margin": -1}, "margin=-1"),
+        ({"claim": "none"}, "margin=0"),
+    ):
         with pytest.raises(ValueError, match=words):
             found.test(**options)
 

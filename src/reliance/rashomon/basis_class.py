@@ -9,13 +9,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from reliance._core.arrays import device, from_host, index_dtype, namespace, to_host
+from reliance._core.arrays import namespace, to_host
 from reliance._core.checks import check_choice
 from reliance._core.kinds import Array
 from reliance._core.words import shown
 from reliance.data.features import Feature
 from reliance.models import calling
-from reliance.rashomon import basis_functions
+from reliance.rashomon import basis_functions, basis_libraries, basis_reads
 from reliance.rashomon.ball import Ball
 from reliance.rashomon.convex import ConvexLinearClass
 from reliance.rashomon.ellipsoid import Ellipsoid, Point, range_of
@@ -30,7 +30,6 @@ from reliance.samplers.draws import Host, narrow, upload, wide
 # (n, P) -> (n, K), in the namespace of the rows.
 Basis: TypeAlias = Callable[[Array], Array]
 _LOSSES = ("squared_error", "logistic", "hinge")
-_SAME = 1e-6  # relative to a function's size: how equal values of float32 networks are
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +201,68 @@ class BasisClass:
         """
         return cls(basis_functions.LastLayer.of(module), None, loss, ridge, intercept)
 
+    @classmethod
+    def from_ebm(
+        cls,
+        ebm: object,
+        *,
+        functions: str = "bins",
+        loss: str = "squared_error",
+        ridge: float | None = None,
+        intercept: bool | float = True,
+    ) -> BasisClass:
+        """What a fitted explainable boosting machine spans: other heights of its bins, or other weights of its terms.
+
+        Parameters
+        ----------
+        ebm : estimator
+            An ``ExplainableBoostingRegressor`` or binary ``ExplainableBoostingClassifier`` of ``interpret``, whose
+            columns are numbers.
+        functions : {"bins", "terms"}
+            A step at each cut point, and products of steps for terms of several columns; or each term as it was
+            fitted, so that with all coefficients 1 the model is the machine's score.
+        loss : {"squared_error", "logistic", "hinge"}
+        ridge : float, optional
+            The radius of the ball of coefficients. Bins without rows need one.
+        intercept : bool or float
+            As in the class.
+
+        Returns
+        -------
+        BasisClass
+        """
+        basis, columns = basis_libraries.boosting_machine(ebm, functions)
+        return cls(basis, columns, loss, ridge, intercept)
+
+    @classmethod
+    def from_gam(
+        cls,
+        gam: object,
+        *,
+        loss: str = "squared_error",
+        ridge: float | None = None,
+        intercept: bool | float = True,
+    ) -> BasisClass:
+        """What a fitted generalised additive model spans: its splines and linear terms with free coefficients.
+
+        Parameters
+        ----------
+        gam : estimator
+            A fitted model of ``pygam``.
+        loss : {"squared_error", "logistic", "hinge"}
+        ridge : float, optional
+            The radius of the ball of coefficients. The splines of a column add up to 1, so that with a free intercept
+            they need one.
+        intercept : bool or float
+            As in the class.
+
+        Returns
+        -------
+        BasisClass
+        """
+        basis, columns = basis_libraries.additive_model(gam)
+        return cls(basis, columns, loss, ridge, intercept)
+
     def best(self, data: ClassData) -> Member:
         return self._lifted(self._solver.best(self._expanded(data)))
 
@@ -227,7 +288,7 @@ class BasisClass:
         advance: Callable[[int], None],
     ) -> list[Range]:
         within = self._expanded(data)
-        reads = [self._reads(data, within, feature) for feature in features]
+        reads = [basis_reads.reads(self.columns, self._values, data, within, feature) for feature in features]
         alone = [bool(own) and not mixed and not conditional for own, mixed in reads]
         # Together: a search begins where that of another feature has ended.
         groups = tuple(Feature(features[k].name, reads[k][0]) for k in np.flatnonzero(alone))
@@ -261,7 +322,7 @@ class BasisClass:
             if not bool(np.isfinite(to_host(namespace(values).sum(values)))):
                 raise ValueError("basis returned NaN or infinite values for the rows of X")
             if self.columns is not None:
-                self._check_columns(int(data.X.shape[1]), int(values.shape[1]))
+                basis_reads.check_columns(self.columns, int(data.X.shape[1]), int(values.shape[1]))
             known[self] = ClassData(values, data.y, data.key, data.memory)
         return known[self]
 
@@ -271,45 +332,6 @@ class BasisClass:
             shape = tuple(getattr(values, "shape", ()))
             raise ValueError(f"basis returned shape {shape} for {X.shape[0]} rows: return (n, K), a column a function")
         return values
-
-    def _check_columns(self, width: int, many: int) -> None:
-        assert self.columns is not None
-        if len(self.columns) != many:
-            raise ValueError(f"columns has {len(self.columns)} entries, but basis returns {many} functions")
-        wrong = [j for own in self.columns for j in own if not 0 <= j < width]
-        if wrong:
-            raise ValueError(f"columns names {wrong[0]}, but X has {width} columns: pass numbers of columns of X")
-
-    def _reads(self, data: ClassData, within: ClassData, feature: Feature) -> tuple[tuple[int, ...], bool]:
-        """Which functions read a feature, and whether one of them reads other columns, too; checked."""
-        many, chosen = int(within.X.shape[1]), set(feature.columns)
-        if self.columns is None:
-            return tuple(range(many)), True
-        own = tuple(k for k in range(many) if chosen & set(self.columns[k]))
-        alone = [k for k in own if chosen.issuperset(self.columns[k])]
-        self._check_reads(data, within, feature, own, alone)
-        return own, len(alone) < len(own)
-
-    def _check_reads(
-        self, data: ClassData, within: ClassData, feature: Feature, own: Sequence[int], alone: Sequence[int]
-    ) -> None:
-        """With the feature of the next row, functions of it alone are the next row's, and others what they were."""
-        xp, n = namespace(data.X), int(data.X.shape[0])
-        turn = from_host(np.roll(np.arange(n), -1), xp, device(data.X), index_dtype(xp))
-        mask = np.isin(np.arange(int(data.X.shape[1])), feature.columns)
-        turned = xp.where(from_host(mask, xp, device(data.X)), xp.take(data.X, turn, axis=0), data.X)
-        values, before = (to_host(z).astype(np.float64) for z in (self._values(turned), within.X))
-        expected = before.copy()
-        expected[:, list(alone)] = np.roll(before, -1, axis=0)[:, list(alone)]
-        size = np.maximum(np.abs(before).max(axis=0), 1e-300)
-        sure = [k for k in range(before.shape[1]) if k in alone or k not in own]
-        wrong = [k for k in sure if np.any(np.abs(values[:, k] - expected[:, k]) > _SAME * size[k])]
-        if wrong:
-            raise ValueError(
-                f"columns says that function {wrong[0]} of the basis reads "
-                f"{shown(tuple((self.columns or [])[wrong[0]]))}, but replacing {shown(feature.name)} changes it "
-                "otherwise: correct columns, or leave it out"
-            )
 
     def _unread(self, within: ClassData, compare: str) -> Range:
         """No model relies on what no function reads."""

@@ -155,7 +155,8 @@ class ClassReliance(Result):
     def test(self, claim: str = "every", margin: float = 0.0, adjust: str = "holm") -> TestResult:
         """Test what the good models of the class have in common, for new rows from the same source.
 
-        A small p-value is evidence for the claim. Each is a t test of one end of the range, with its standard error.
+        A small p-value is evidence for the claim. Each is a t test of one end of the range with its standard error, for
+        ratios on the logarithmic scale.
 
         Parameters
         ----------
@@ -188,8 +189,10 @@ class ClassReliance(Result):
                 "claim='none' with margin=0 cannot be shown: the upper end is not below no reliance; pass how much "
                 "reliance would count, such as margin=0.1"
             )
-        value = (self.achieved_lower, self.achieved_upper)[end] - inference.null_value(self.compare) - margin
-        statistic, p = inference.t_test(value, self._known_errors()[:, end], self.n - 1, alternative, False)
+        value, error = (self.achieved_lower, self.achieved_upper)[end], self._known_errors()[:, end]
+        ratio = self.compare == "ratio"
+        value, error = (value / (1.0 + margin), error / (1.0 + margin)) if ratio else (value - margin, error)
+        statistic, p = inference.t_test(value, error, self.n - 1, alternative, ratio)
         return TestResult(self.names, statistic, p, inference.adjust(p, adjust), "t", words, adjust)
 
     def _known_errors(self) -> Floats:
