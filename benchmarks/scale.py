@@ -1,20 +1,25 @@
 """Work that is shared out, kept and read from a file, against the same work in one thread: ratios, each in one run.
 
-    python benchmarks/scale.py             everything
+    python benchmarks/scale.py             everything, about two minutes
     python benchmarks/scale.py threads     one part: threads, dask, checkpoint, stream, small
 
-Times are the best of several alternating repeats, so that both sides of a ratio see the same machine. Set
-OMP_NUM_THREADS=1 for a fair ratio of threads: BLAS uses all cores by itself otherwise. Nothing else should run.
+Times are the best of several alternating repeats, so that both sides of a ratio see the same machine. BLAS has one
+thread, unless OMP_NUM_THREADS says otherwise: it would use all cores by itself. Work that is shared out has an even
+number of equal units, which is printed: two workers cannot share three. Nothing else should run.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy loads its BLAS
 
 import numpy as np
 
@@ -32,41 +37,39 @@ def forest(X: np.ndarray, y: np.ndarray) -> Callable[[Any], Any]:
     return lambda rows: fitted.predict(rows)
 
 
+def shared(model: Callable[[Any], Any], n: int, draws: int) -> tuple[Callable[[Any], object], int]:
+    """A call on n rows that takes workers, and how many units it has: as many draws in each, of n rows x 4 features."""
+    X, y = regression(n, 32)
+    options: dict[str, Any] = {"draws": draws, "features": list(range(4)), "rng": 0}
+    units = rl.estimate(rl.permutation_importance, model, X, y, **options).units
+
+    def run(workers: Any) -> object:
+        return rl.permutation_importance(model, X, y, **options, run=rl.Run(workers=workers))
+
+    return run, units
+
+
 def threads() -> None:
     """Two threads over one."""
-    X, y = regression(10_000, 32)
-    cases = {
-        "NumPy network": (numpy_network(network(32)), X, y, 16),
-        "forest": (forest(X, y), X[:4000], y[:4000], 16),
-    }
-    for name, (model, rows, labels, draws) in cases.items():
-
-        def run(workers: int, model=model, rows=rows, labels=labels, draws=draws) -> object:
-            options = {"draws": draws, "features": list(range(4)), "rng": 0}
-            return rl.permutation_importance(model, rows, labels, **options, run=rl.Run(workers=workers))
-
-        one, two = alternate(lambda run=run: run(1), lambda run=run: run(2), repeats=3)
-        report(f"{name}: time of one thread over two", one / two, ">= 1.7", f"{one:.2f} s, {two:.2f} s")
+    X, y = regression(4000, 32)
+    for name, model, draws in (("NumPy network", numpy_network(network(32)), 32), ("forest", forest(X, y), 8)):
+        run, units = shared(model, 16_384, draws)
+        one, two = alternate(lambda run=run: run(1), lambda run=run: run(2), repeats=4)
+        report(f"{name}: time of one thread over two", one / two, ">= 1.7", f"{one:.2f} s, {two:.2f} s, {units} units")
 
 
 def dask() -> None:
-    """Two workers of a dask cluster over one, for units of about a second."""
+    """Two workers of a dask cluster over one, for units of about a second. Both clusters are up; one of them waits."""
     from distributed import Client, LocalCluster
 
-    X, y = regression(10_000, 32)
-    model = forest(X, y)
-    found = []
-    for workers in (1, 2):
-        options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
-        with LocalCluster(**options) as cluster, Client(cluster) as client:
-
-            def run(client=client) -> object:
-                return rl.permutation_importance(
-                    model, X, y, draws=8, features=list(range(4)), rng=0, run=rl.Run(workers=client)
-                )
-
-            found += alternate(run, repeats=2)
-    report("forest: time of one dask worker over two", found[0] / found[1], ">= 1.6", f"{found[0]:.2f} s")
+    X, y = regression(4000, 32)
+    run, units = shared(forest(X, y), 16_384, 16)
+    options = {"threads_per_worker": 1, "dashboard_address": None}
+    with ExitStack() as stack:
+        clusters = [stack.enter_context(LocalCluster(n_workers=workers, **options)) for workers in (1, 2)]
+        clients = [stack.enter_context(Client(cluster, set_as_default=False)) for cluster in clusters]
+        one, two = alternate(lambda: run(clients[0]), lambda: run(clients[1]), repeats=3)
+    report("forest: time of one dask worker over two", one / two, ">= 1.6", f"{one:.2f} s, {two:.2f} s, {units} units")
 
 
 def checkpoint() -> None:
@@ -82,21 +85,21 @@ def checkpoint() -> None:
                 model, X, y, draws=8, features=list(range(8)), rng=0, run=rl.Run(checkpoint=place)
             )
 
-        plain, kept = alternate(lambda: run(False), lambda: run(True), repeats=4)
+        plain, kept = alternate(lambda: run(False), lambda: run(True), repeats=8)
     report("keeping units: time over that without", kept / plain, "<= 1.03", f"{kept:.2f} s")
 
 
 def stream() -> None:
-    """Rows of a memory map over the same rows in memory."""
-    X, y = regression(50_000, 32)
-    model = numpy_network(network(32))
+    """Rows of a memory map over the same rows in memory. Smaller maps than this are arrays as any other."""
+    X, y = regression(200_000, 128)
+    model = numpy_network(network(128))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.npy"
         np.save(path, X)
         mapped = np.load(path, mmap_mode="r")
 
         def run(rows: np.ndarray) -> object:
-            return rl.permutation_importance(model, rows, y, draws=4, features=list(range(4)), rng=0)
+            return rl.permutation_importance(model, rows, y, draws=3, features=list(range(4)), rng=0)
 
         inside, outside = alternate(lambda: run(X), lambda: run(mapped), repeats=3)
     report("rows of a memory map: time over that in memory", outside / inside, "<= 1.3", f"{outside:.2f} s")

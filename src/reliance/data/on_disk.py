@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -32,6 +32,24 @@ SOURCES: list[Callable[[object], Source | None]] = [
 def opened(x: object) -> Source | None:
     """Rows that are read in blocks; None of arrays and tables, which are in memory."""
     return next((found for found in (one(x) for one in SOURCES) if found is not None), None)
+
+
+def check_inputs(X: object) -> None:
+    """Several inputs are in memory: refuse those that are read in blocks, by their names."""
+    parts = X.items() if isinstance(X, Mapping) else enumerate(X) if isinstance(X, tuple) else ()
+    stored: list[tuple[object, Source]] = []
+    for name, part in parts:
+        source = None if isinstance(part, str | np.ndarray) else opened(part)
+        if source is None and not arrays.is_array(part):
+            return  # no inputs of a model: others say what is wrong
+        stored += [] if source is None else [(name, source)]
+    if stored:
+        name, source = stored[0]
+        own = f"X[{shown(name)}]"
+        raise TypeError(
+            f"{own} is a {source.kind}, which is read in blocks, and several inputs must be in memory: pass "
+            f"{source.remedy.replace('X', own)} in its place, or one stored array as X"
+        )
 
 
 def as_they_came(rows: Streamed) -> Callable[[HostArray | SparseBlock], object] | None:

@@ -169,6 +169,7 @@ def read(
                 "each row"
             )
         return _with_clusters(_read_in_blocks(*on_disk.companions(source, y, weights), features, names), clusters)
+    on_disk.check_inputs(X)
     tables.check_aligned(X=X, y=y, weights=weights, clusters=grouping.companion(clusters))
     table = tables.read(X, "X") if tables.is_table(X) else None
     if table is not None:

@@ -127,6 +127,8 @@ def _lent(problem: Problem) -> HostArray | None:
     Only a model that is known not to write: another might copy what it cannot write to, and write into a block.
     """
     flat = problem.flat
+    if problem.store.pass_bytes:
+        return None  # a memory map: what the model looks at would stay in memory
     if isinstance(flat, np.ndarray) and flat.flags.c_contiguous and never_writes(problem.model.source):
         return flat
     return None

@@ -101,6 +101,9 @@ class SparseStore:
     # -----------------------------------------------------------------------------------------------------------------
     # Other rows
 
+    def column(self, j: int) -> Array:
+        return self.flat[:, j]
+
     def head(self, n: int) -> Store:
         some = self.flat.some(np.arange(n))
         return SparseStore(self.rows[:n], some, some)

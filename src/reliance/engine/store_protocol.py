@@ -41,6 +41,10 @@ class Store(Lender, Protocol):
         """``(n, P)``: the rows as they were given."""
         ...
 
+    def column(self, j: int) -> Array:
+        """``(n,)``: of the rows as they were given, without a look at other columns where that can be had."""
+        ...
+
     def head(self, n: int) -> Store:
         """The first n rows."""
         ...
@@ -145,6 +149,11 @@ class Store(Lender, Protocol):
 
 class Resident(Protocol):
     """Of a store all of whose rows are where it works: nothing is read, and nothing held for a feature."""
+
+    flat: Array
+
+    def column(self, j: int) -> Array:
+        return self.flat[:, j]
 
     @property
     def xp(self) -> Namespace: ...

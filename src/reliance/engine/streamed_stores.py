@@ -108,6 +108,9 @@ class StreamedStore:
     # -----------------------------------------------------------------------------------------------------------------
     # Other rows
 
+    def column(self, j: int) -> Array:
+        return self.rows[:, j]
+
     def head(self, n: int) -> Store:
         return StreamedStore.of(self.rows.some(np.arange(n)), self.shape)
 

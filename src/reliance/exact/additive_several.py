@@ -69,7 +69,7 @@ class SeveralReading:
         return [column for column in feature.columns if np.any(self.form.slopes[column])]
 
     def _values(self, column: int) -> Floats:
-        return np.asarray(arrays.to_host(self.question.problem.flat[:, column]), dtype=np.float64)
+        return np.asarray(arrays.to_host(self.question.problem.store.column(column)), dtype=np.float64)
 
     def _target(self, place: int) -> HostArray:
         return arrays.to_host(self.question.base.targets[place])

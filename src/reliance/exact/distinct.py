@@ -21,7 +21,7 @@ def distinct_values(problem: Problem, feature: Feature) -> Classes | None:
 
     Bits, not values: 0.0 and -0.0 differ to a model that divides, and one NaN is like another.
     """
-    columns = [arrays.to_host(problem.flat[:, column]) for column in feature.columns]
+    columns = [arrays.to_host(problem.store.column(column)) for column in feature.columns]
     values = np.ascontiguousarray(np.stack(columns, axis=1))
     rows = values.view(np.dtype((np.void, values.dtype.itemsize * values.shape[1]))).reshape(-1)
     if len(feature.columns) == 1 and values.dtype.itemsize in (1, 2, 4, 8):

@@ -261,7 +261,7 @@ def _check_end(feature: Feature, rule: Rule, donor_sum: Floats) -> None:
 
 
 def _column(problem: Problem, feature: Feature) -> Floats:
-    return np.asarray(arrays.to_host(problem.flat[:, feature.columns[0]]), dtype=np.float64)
+    return np.asarray(arrays.to_host(problem.store.column(feature.columns[0])), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

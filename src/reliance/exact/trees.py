@@ -143,7 +143,7 @@ def read(problem: Problem, base: Base, ensemble: Ensemble) -> TreeReading:
     used = np.unique(ensemble.feature[ensemble.feature >= 0]).tolist()
 
     def host(column: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        return np.asarray(arrays.to_host(problem.flat[:, column]), dtype=np.float64)
+        return np.asarray(arrays.to_host(problem.store.column(column)), dtype=np.float64)
 
     found = list(in_order(lambda column: column_cells(ensemble, column, host(column)), used, _workers(problem)))
     setting = Setting(problem, base, ensemble, skeleton(ensemble))

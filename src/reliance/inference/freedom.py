@@ -188,7 +188,7 @@ def _unlike(problem: Problem, feature: Feature, examples: NDArray[np.int64]) -> 
     xp = problem.xp
     unlike = xp.zeros((problem.n,), dtype=xp.bool, device=problem.device)
     for column in feature.columns:
-        values = problem.flat[:, column]
+        values = problem.store.column(column)
         example = values[int(examples[column])]
         unlike = unlike | ((values != example) & ~((values != values) & (example != example)))
     return unlike

@@ -79,7 +79,7 @@ def curves_of(problem: Problem, base: Base, done: Done[Measured]) -> dict[str, C
     shape = () if shape == (1,) else shape
     for feature in problem.features:
         speakers = _speakers(problem, feature)
-        columns = [_host(problem.flat[:, column])[speakers] for column in feature.columns]
+        columns = [_host(problem.store.column(column))[speakers] for column in feature.columns]
         values = columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
         means, tables = _parts(done.answer(feature), feature, problem, base, speakers)
         mean = np.stack(means, axis=-1).reshape((len(speakers), *shape))
@@ -116,7 +116,7 @@ def _speakers(problem: Problem, feature: Feature) -> Indices:
     """A row for each distinct value of a feature, in the order of the values; missing ones last."""
     classes = distinct_values(problem, feature)
     speakers = np.arange(problem.n) if classes is None else classes.speaker
-    values = np.stack([_host(problem.flat[:, column])[speakers] for column in feature.columns])
+    values = np.stack([_host(problem.store.column(column))[speakers] for column in feature.columns])
     order = np.lexsort(values[::-1])
     values, speakers = values[:, order], speakers[order]
     equal = (values[:, 1:] == values[:, :-1]) | (np.isnan(values[:, 1:]) & np.isnan(values[:, :-1]))
