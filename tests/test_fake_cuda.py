@@ -11,6 +11,7 @@ import ctypes
 import math
 import sys
 from collections import Counter
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from methods import population_variance
 from reliance import functional, plans
 from reliance._core import arrays
 from reliance.data.features import Feature
-from reliance.engine import blocks, prepare
+from reliance.engine import blocks, prepare, runners, units
 from reliance.exact import tree_blocks
 from reliance.exact.cells import column_cells
 from reliance.exact.leaf_masks import fold_trees, mask_tables, skeleton
@@ -47,18 +48,18 @@ N, P, K = 14, 3, 5
 class OneDevice(TorchDispatchMode):
     """Refuses every operation that touches a tensor on another device."""
 
-    def __init__(self):
+    def __init__(self, device=CUDA):
         super().__init__()
-        self.operations = Counter()
+        self.device, self.operations = device, Counter()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         self.operations[func.overloadpacket.__name__] += 1
         tensors = [t for t in tree_leaves((args, kwargs, out)) if isinstance(t, torch.Tensor)]
         # Empty tensors hold no data: array-api-compat makes them to ask torch for the result type of half dtypes.
-        elsewhere = {str(t.device) for t in tensors if t.device != CUDA and t.numel()}
+        elsewhere = {str(t.device) for t in tensors if t.device != self.device and t.numel()}
         if elsewhere:
-            raise RuntimeError(f"{func}: tensor on {elsewhere} inside a {CUDA} kernel")
+            raise RuntimeError(f"{func}: tensor on {elsewhere} inside a {self.device} kernel")
         return out
 
 
@@ -421,3 +422,61 @@ def test_lists_of_models_stay_on_the_device(cuda, traffic, monkeypatch):
     given = rl.FiniteClass([mlp(), mlp()])
     found = rl.model_class_reliance(given, tensor(N, P), tensor(N), epsilon=10.0, rng=0)
     assert found.achieved_lower.shape == (P,)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Several devices
+
+
+class _Inline:
+    """A pool of the one thread that the modes belong to."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def submit(self, function, *arguments):
+        done = Future()
+        try:
+            done.set_result(function(*arguments))
+        except BaseException as error:
+            done.set_exception(error)
+        return done
+
+
+@pytest.mark.parametrize("method", ["shifts", "resample"])
+def test_units_stay_on_the_device_that_does_them(monkeypatch, method):
+    """The module, rows, labels and weights of a unit are all on one of two devices, and both have units."""
+    seen = Counter()
+    monkeypatch.setattr(runners, "ThreadPoolExecutor", _Inline)
+    monkeypatch.setattr(units, "_UNIT_ROWS", 30)
+    monkeypatch.setattr(units, "_LEAST_FEATURES", 1)
+    monkeypatch.setattr(
+        arrays,
+        "from_host",
+        lambda values, xp, dev, dtype=None: torch.empty(
+            np.shape(values), dtype=dtype or getattr(torch, np.asarray(values).dtype.name), device=dev
+        ),
+    )
+    monkeypatch.setattr(arrays, "to_host", lambda x: np.ones(tuple(x.shape)))
+    monkeypatch.setattr(loss_checks, "to_host", lambda x: np.ones(tuple(x.shape)))
+    do = units.Work.do
+
+    def watched(self, *arguments):
+        device = self.problem.device
+        seen[str(device)] += 1
+        with OneDevice(device):
+            return do(self, *arguments)
+
+    monkeypatch.setattr(units.Work, "do", watched)
+    function, settings = METHODS[method]
+    with FakeTensorMode():
+        run = rl.Run(devices=["cuda:0", "cuda:1"], block=(5, 2))
+        found = function(mlp(), tensor(N, P), tensor(N), weights=tensor(N), run=run, **settings)
+    assert first(found).values.shape == (P,)
+    assert set(seen) == {"cuda:0", "cuda:1"}

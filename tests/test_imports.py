@@ -40,11 +40,12 @@ LAYERS = (
 CORE = {"numpy", "scipy", "array_api_compat", "tqdm"}
 BACKENDS = {"torch", "jax", "jaxlib", "cupy", "array_api_strict", "dask"}
 HEAVY = ("torch", "jax", "cupy", "pandas", "sklearn", "matplotlib", "lightgbm", "xgboost")
-# arrays.py and loops.py know the backend, tracing.py how JAX compiles; models adapts torch modules and looks for their
+# arrays.py, loops.py and devices.py know the backend, tracing.py how JAX compiles; models adapts torch modules and looks for their
 # hooks; two modules use the frameworks' gradients; the command line opens files of torch.
 KNOW_BACKENDS = {
     "_core.arrays",
     "_core.loops",
+    "_core.devices",
     "_core.tracing",
     "cli.models",
     "models.calling",

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from decimal import Decimal
-from typing import TypeAlias, TypeGuard, TypeVar
+from typing import Protocol, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reliance._core.kinds import Device
 from reliance._core.words import shown
@@ -22,6 +23,16 @@ Memory: TypeAlias = int | str | None
 Block: TypeAlias = int | tuple[int, int] | str | None
 Workers: TypeAlias = int | Executor | None
 Setting = TypeVar("Setting")
+
+
+class Mesh(Protocol):
+    """A mesh of JAX's."""
+
+    @property
+    def devices(self) -> NDArray[np.object_]: ...
+
+
+Devices: TypeAlias = Sequence[Device] | Mesh | None
 
 _DEFAULT_MEMORY = "1GB"
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -60,6 +71,9 @@ class Run:
         "partial": Ctrl-C ends the call as a deadline does, with ``result.stopped`` "interrupted".
     device : str, torch.device or jax.Device, optional
         Where the model computes, while X stays on the host and goes there block by block: ``"cuda:0"``.
+    devices : list of devices, or jax.sharding.Mesh, optional
+        Each has a copy of the rows and of the model, and the next part of the work goes to whichever is free:
+        ``["cuda:0", "cuda:1"]``, or ``jax.devices()``. X is on one of them.
 
     Notes
     -----
@@ -80,6 +94,7 @@ class Run:
     block: Block = None
     workers: Workers = None
     device: Device = None
+    devices: Devices = None
     checkpoint: str | os.PathLike[str] | None = None
     part: tuple[int, int] | None = None
     deadline: float | str | None = None
@@ -90,6 +105,13 @@ class Run:
             parse_memory(self.memory)
         object.__setattr__(self, "block", _checked_block(self.block))
         object.__setattr__(self, "workers", _checked_workers(self.workers))
+        object.__setattr__(self, "devices", _checked_devices(self.devices))
+        for name in ("workers", "device"):
+            if self.devices is not None and getattr(self, name) is not None:
+                raise ValueError(
+                    f"run has devices= and {name}={shown(getattr(self, name))}, which both say where the work is done: "
+                    "leave one of them out"
+                )
         object.__setattr__(self, "part", _checked_part(self.part))
         if self.deadline is not None:
             parse_seconds(self.deadline)
@@ -218,6 +240,18 @@ def _checked_part(part: object) -> tuple[int, int] | None:
     if not 1 <= numbers[0] <= numbers[1]:
         raise ValueError(f"part={shown(part)}: the first of 16 parts is (1, 16), the last (16, 16)")
     return int(numbers[0]), int(numbers[1])
+
+
+def _checked_devices(devices: object) -> tuple[Device, ...] | None:
+    if devices is None:
+        return None
+    grid = getattr(devices, "devices", None)  # of a mesh
+    found = list(grid.flat) if isinstance(grid, np.ndarray) else devices
+    if not isinstance(found, list | tuple) or not found:
+        raise TypeError(
+            f"devices={shown(devices)}: pass a list such as ['cuda:0', 'cuda:1'] or jax.devices(), or a mesh of JAX"
+        )
+    return tuple(found)
 
 
 def _submits(workers: object) -> TypeGuard[Executor]:

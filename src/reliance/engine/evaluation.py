@@ -198,7 +198,11 @@ class Evaluation:
     @contextmanager
     def again(self, progress: Progress = False) -> Iterator[Evaluation]:
         """Opened once more, with the base pass that is known."""
-        with session(self.problem), reporting(progress) as advance, runners.opened(self.problem.run) as runner:
+        with (
+            session(self.problem),
+            reporting(progress) as advance,
+            runners.opened(self.problem.run, self.problem) as runner,
+        ):
             yield dataclasses.replace(self, advance=advance, runner=runner, keeper=_keeper())
 
 
@@ -213,7 +217,7 @@ def evaluating(problem: Problem, progress: Progress = False, probed: bool = True
             f"run has deadline={problem.run.deadline} and on_interrupt={problem.run.on_interrupt}, but this method "
             "cannot end early with what is there: permutation_importance, ablation_importance and model_reliance can"
         )
-    with session(problem), reporting(progress) as advance, runners.opened(problem.run) as runner:
+    with session(problem), reporting(progress) as advance, runners.opened(problem.run, problem) as runner:
         call, started = Caller(problem.model, call_rows(problem)), time.perf_counter()
         base = base_pass(problem, call, probed)
         yield Evaluation(problem, base, call, advance, time.perf_counter() - started, runner, _keeper())

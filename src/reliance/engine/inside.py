@@ -112,6 +112,8 @@ def _of_layer(model: object, rows: Rows, run: Run | None) -> _Behind:
     root = module_of(model)
     if root is None:
         raise TypeError("layer= is for modules of torch: for JAX and others pass rl.models.split(first, rest)")
+    if resolved(run).devices is not None:
+        raise ValueError("run has devices=, but a layer is measured where its module is: leave devices out")
     memory = resolved(run).bytes
     layer = layers.find(dataclasses.replace(model, layer=None, directions=None), root, model.layer)
     # Where the module takes them; what is asked of it there is another function of the same inputs.

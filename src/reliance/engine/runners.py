@@ -1,4 +1,4 @@
-"""Who does the items of a job: this thread, several threads, any executor, or the workers of a dask cluster.
+"""Who does the items of a job: this thread, several threads, devices, any executor, or the workers of a dask cluster.
 
 Answers come in the order of the items, whoever is done first. A little more than what workers have in hand is waiting,
 so that nothing but the answers of as many items is held.
@@ -11,14 +11,19 @@ import functools
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
-from reliance._core import threads
-from reliance._core.run import Run, within_worker
+from reliance._core import devices, threads
+from reliance._core.kinds import Device, Namespace
+from reliance._core.run import Devices, Run, within_worker
+from reliance._core.words import short
 from reliance.engine import sending
+from reliance.engine.problems import Problem
+from reliance.engine.replicas import Replicas
 from reliance.engine.sending import Advance, Desk, Job
 
 Item = TypeVar("Item")
@@ -73,15 +78,13 @@ class Threads:
             yield from Serial().each(job, advance)
             return
         stopped, own = threading.Event(), threading.local()
-
-        def tick(size: int) -> None:
-            if stopped.is_set():  # nobody waits for the answer
-                raise CancelledError
+        tick = _until(stopped)
+        as_here = devices.settings_of_thread()
 
         def work(item: Item) -> Answer:
             if not hasattr(own, "desk"):
                 own.desk = Desk()
-            with within_worker(), threads.shared(self.count), job.here():
+            with within_worker(), threads.shared(self.count), as_here(), job.here():
                 return job.do(item, own.desk, tick)
 
         def submit(item: Item) -> Future[Answer]:
@@ -90,6 +93,63 @@ class Threads:
         # Models call BLAS and OpenMP, which would start a thread for each core in each of our threads.
         with threads.limited(max(1, threads.available() // self.count)):
             yield from _in_order(job, items, submit, _AHEAD * self.count, advance, stopped)
+
+
+class _CopyError(Exception):
+    """An item went wrong on a device that has a copy of the job."""
+
+    def __init__(self, again: Callable[[], object], device: Device) -> None:
+        super().__init__(device)
+        self.again, self.device = again, device  # ``again`` does it where the rows are
+
+
+class OnDevices:
+    """Several devices, each with a copy of the job: an item goes to whichever is free."""
+
+    def __init__(self, pool: ThreadPoolExecutor, found: Sequence[Device], xp: Namespace, home: Device) -> None:
+        self.pool, self.xp, self.devices, self.count = pool, xp, found, len(found)
+        first = found.index(home)  # which has the original
+        self.replicas = [None if k == first else Replicas(xp, home, one) for k, one in enumerate(found)]
+
+    def each(self, job: Job[Item, Answer], advance: Advance) -> Iterator[tuple[Item, Answer]]:
+        items, several = _several(job)
+        if not several:
+            yield from Serial().each(job, advance)
+            return
+        stopped, as_here, count = threading.Event(), devices.settings_of_thread(), self.count
+        free: SimpleQueue[tuple[Device, Job[Item, Answer], Desk]] = SimpleQueue()
+
+        def work(item: Item) -> Answer:
+            device, own, desk = free.get()
+            try:
+                with within_worker(), threads.shared(count), as_here(), devices.on_device(self.xp, device), own.here():
+                    return own.do(item, desk, _until(stopped))
+            except Exception as error:
+                if own is job or isinstance(error, CancelledError):
+                    raise
+                raise _CopyError(lambda: job.do(item, Desk(), _ignored), device) from error
+            finally:
+                free.put((device, own, desk))
+
+        def submit(item: Item) -> Future[Answer]:
+            return self.pool.submit(contextvars.copy_context().run, work, item)
+
+        with ExitStack() as stack:
+            for device, replicas in zip(self.devices, self.replicas, strict=True):
+                own = job if replicas is None else replicas.of(job)
+                if replicas is not None:
+                    stack.enter_context(own.away())
+                free.put((device, own, Desk()))
+            stack.enter_context(threads.limited(max(1, threads.available() // count)))
+            try:
+                yield from _in_order(job, items, submit, _AHEAD * count, advance, stopped)
+            except _CopyError as failed:
+                failed.again()  # the error is the model's own if it makes it here, too
+                reason = short(str(failed.__cause__).strip().partition("\n")[0], 90)
+                raise TypeError(
+                    f"the model works where X is, but a copy of it on {failed.device} does not ({reason}): it may use "
+                    "arrays that are no part of it; pass the module itself, or parameters by rl.models.jax"
+                ) from failed.__cause__
 
 
 class Elsewhere:
@@ -116,6 +176,20 @@ class Elsewhere:
             if type(error).__module__.partition(".")[0] == "distributed":
                 raise sending.lost(error) from error
             raise
+
+
+def _ignored(size: int) -> None:
+    """Nobody counts it."""
+
+
+def _until(stopped: threading.Event) -> Advance:
+    """Ends the work in hand once nobody waits for its answer."""
+
+    def tick(size: int) -> None:
+        if stopped.is_set():
+            raise CancelledError
+
+    return tick
 
 
 def _several(job: Job[Item, Answer]) -> tuple[Iterator[Item], bool]:
@@ -163,11 +237,13 @@ def _in_order(
 
 
 @contextmanager
-def opened(run: Run) -> Iterator[Runner]:
+def opened(run: Run, problem: Problem) -> Iterator[Runner]:
     """The runner that a call asks for; what it started or wrote for the call is gone afterwards."""
     workers = threads.cores() if run.workers == -1 else run.workers
     with ExitStack() as stack:
-        if workers is None or workers == 1:
+        if run.devices is not None:
+            yield OnDevices(*_devices(stack, run.devices, problem))
+        elif workers is None or workers == 1:
             yield Serial()
         elif isinstance(workers, int):
             yield Threads(stack.enter_context(ThreadPoolExecutor(workers)), workers)
@@ -180,3 +256,16 @@ def opened(run: Run) -> Iterator[Runner]:
         else:
             files = stack.enter_context(sending.files())
             yield Elsewhere(workers.submit, files, getattr(workers, "_max_workers", _SOME_WORKERS))
+
+
+def _devices(
+    stack: ExitStack, named: Devices, problem: Problem
+) -> tuple[ThreadPoolExecutor, Sequence[Device], Namespace, Device]:
+    if problem.store.streams:
+        raise ValueError(
+            "run has devices=, but X is read in blocks, by one reader: pass X in memory, or one device, "
+            "rl.Run(device='cuda:0')"
+        )
+    assert isinstance(named, tuple)
+    found = devices.beside(named, problem.xp, problem.device)
+    return stack.enter_context(ThreadPoolExecutor(len(found))), found, problem.xp, problem.device

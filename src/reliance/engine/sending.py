@@ -14,11 +14,11 @@ import tempfile
 import threading
 import types
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -198,23 +198,21 @@ def _pickler() -> type[pickle.Pickler]:
             from joblib.externals.cloudpickle import Pickler
         except ImportError:
             raise ImportError(
-                "workers in other processes are sent their work by cloudpickle, which is not installed: pip install "
+                "work goes to other processes and devices by cloudpickle, which is not installed: pip install "
                 "cloudpickle, or use threads, rl.Run(workers=2)"
             ) from None
     found: type[pickle.Pickler] = Pickler
     return found
 
 
-def _packed(job: Job[Item, Answer]) -> tuple[bytes, list[HostArray]]:
-    """The pickle of a job, and the large arrays that it names by their number."""
-    large: dict[int, tuple[int, HostArray]] = {}
+def packed(value: object, by_itself: Callable[[object], TypeGuard[Kept]]) -> tuple[bytes, list[Kept]]:
+    """The pickle of a value, and what goes by itself, which the pickle names by numbers."""
+    apart: dict[int, tuple[int, Kept]] = {}
     base = _pickler()
 
     class Packer(base):  # type: ignore[valid-type, misc]  # imported when it is needed
-        def persistent_id(self, value: object) -> int | None:
-            if type(value) is not np.ndarray or value.nbytes < _LARGE or value.dtype.hasobject:
-                return None
-            return large.setdefault(id(value), (len(large), value))[0]
+        def persistent_id(self, one: object) -> int | None:
+            return apart.setdefault(id(one), (len(apart), one))[0] if by_itself(one) else None
 
         def reducer_override(self, value: object) -> object:
             if isinstance(value, types.ModuleType):  # namespaces of arrays
@@ -222,14 +220,41 @@ def _packed(job: Job[Item, Answer]) -> tuple[bytes, list[HostArray]]:
             return super().reducer_override(value)
 
     buffer = io.BytesIO()
+    Packer(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    return buffer.getvalue(), [one for _, one in apart.values()]
+
+
+def unpacked(pickled: bytes, apart: Sequence[object]) -> object:
+    """What was packed, with these in the places of what went by itself."""
+
+    class Unpacker(pickle.Unpickler):
+        def persistent_load(self, number: int) -> object:
+            return apart[number]
+
+    found: object = Unpacker(io.BytesIO(pickled)).load()
+    return found
+
+
+def _is_large(value: object) -> TypeGuard[HostArray]:
+    return type(value) is np.ndarray and value.nbytes >= _LARGE and not value.dtype.hasobject
+
+
+def _packed(job: Job[Item, Answer]) -> tuple[bytes, list[HostArray]]:
+    """The pickle of a job, and the large arrays that it names by their number."""
     try:
-        Packer(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(job)
+        return packed(job, _is_large)
+    except ImportError:
+        raise
     except Exception as error:
-        raise _unsendable(job, error) from error
-    return buffer.getvalue(), [array for _, array in large.values()]
+        what, reason = unsendable(job, error)
+        raise TypeError(
+            f"{what} cannot be sent to another process ({reason}): use threads, rl.Run(workers=2), which share it, or "
+            "a model that can be pickled, such as a function at the top level of a module"
+        ) from error
 
 
-def _unsendable(job: Job[Item, Answer], error: Exception) -> TypeError:
+def unsendable(job: Job[Item, Answer], error: Exception) -> tuple[str, str]:
+    """What of a job cannot be pickled, and why."""
     what, reason = "the work", error
     for words, value in job.sent().items():
         try:
@@ -237,24 +262,11 @@ def _unsendable(job: Job[Item, Answer], error: Exception) -> TypeError:
         except Exception as own:
             what, reason = f"{words} ({short(name_of(value), 60)})", own
             break
-    return TypeError(
-        f"{what} cannot be sent to another process ({short(str(reason), 80)}): use threads, rl.Run(workers=2), "
-        "which share it, or a model that can be pickled, such as a function at the top level of a module"
-    )
+    return what, short(str(reason), 80)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # There
-
-
-class _Loader(pickle.Unpickler):
-    def __init__(self, pickled: bytes, large: Large) -> None:
-        super().__init__(io.BytesIO(pickled))
-        self.large = large
-
-    def persistent_load(self, number: int) -> HostArray:
-        found = self.large[number]
-        return np.asarray(np.load(found, mmap_mode="r")) if isinstance(found, Path) else found
 
 
 # The last job of this process, and for each of its threads a desk.
@@ -270,7 +282,9 @@ def _loaded(key: str, pickled: Pickled, large: Large) -> Job[Any, object]:
             _last = ("", None)
             data = pickled.read_bytes() if isinstance(pickled, Path) else pickled
             try:
-                _last = (key, _Loader(data, large).load())
+                found = unpacked(data, [_mapped(one) for one in large])
+                assert _is_job(found)
+                _last = (key, found)
             except Exception as error:
                 raise TypeError(
                     f"a worker process cannot load the work it was sent ({short(str(error), 120)}): model and losses "
@@ -279,6 +293,14 @@ def _loaded(key: str, pickled: Pickled, large: Large) -> Job[Any, object]:
         job = _last[1]
         assert job is not None
         return job
+
+
+def _mapped(large: HostArray | Path) -> HostArray:
+    return np.asarray(np.load(large, mmap_mode="r")) if isinstance(large, Path) else large
+
+
+def _is_job(value: object) -> TypeIs[Job[Any, object]]:
+    return callable(getattr(value, "do", None))
 
 
 def perform(key: str, pickled: Pickled, large: Large, workers: int, item: object) -> object:

@@ -141,6 +141,8 @@ def ask(
         raise ValueError(f"run has block={shown(run.block)}: a class of models has no blocks of rows; leave it out")
     if isinstance(run, Run) and run.device is not None:
         raise ValueError(f"run has device={shown(str(run.device))}: pass X on that device, for a class needs all rows")
+    if isinstance(run, Run) and run.devices is not None:
+        raise ValueError("run has devices=, but a class of models is searched where X is: leave devices out")
     if isinstance(run, Run) and run.workers is not None:
         raise ValueError(
             f"run has workers={shown(run.workers)}: the models of a class are searched in one thread; leave workers out"

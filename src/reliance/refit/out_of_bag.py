@@ -254,11 +254,12 @@ def _summed(
     evaluations = np.zeros(p, dtype=np.int64)
 
     # Nobody asked for workers: trees answer on several threads all the same. Sums are added in the members' order.
-    own_threads = threads.available() if bag.of_trees and problem.run.workers is None else 1
+    asked = problem.run.workers is not None or problem.run.devices is not None
+    own_threads = threads.available() if bag.of_trees and not asked else 1
     most = min(_MOST_USES[bag.of_trees], problem.memory // (_USE_BYTES * own_threads))
     job = _Members(dataclasses.replace(problem, run=Run()), bag, table, outside, draws, features, most)
     run = dataclasses.replace(problem.run, workers=own_threads) if own_threads > 1 else problem.run
-    with runners.opened(run) as runner:
+    with runners.opened(run, problem) as runner:
         for _, found in runner.each(job, advance):
             evaluations += np.bincount(found.uses.feature, minlength=p)
             block = max(block, found.block)
