@@ -19,6 +19,7 @@ import pytest
 import reliance as rl
 from reliance import plans
 from reliance._core import threads
+from reliance._core.run import only
 from reliance.data.features import Feature
 from reliance.engine import prepare, sending, units
 from reliance.engine.units import Batch
@@ -67,6 +68,42 @@ METHODS: dict[str, Callable[..., Any]] = {
     "local": lambda **k: rl.local_importance(model, X, Y, rows=[1, 5, 9], rng=1, **k),
     "interactions": lambda **k: rl.interaction_importance(model, X, Y, between=[(0, 1)], draws=6, rng=1, **k),
 }
+PAIRS: dict[str, Callable[[Any], Any]] = {"a": lambda rows: rows[:, 0], "b": model, "c": lambda rows: rows[:, 2]}
+
+
+def interacting(rows: Any) -> Any:
+    return np.concatenate([rows, rows[:, :1] * rows[:, 1:2]], axis=1)
+
+
+def differentiable(**k: Any) -> Any:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    given = rl.DifferentiableClass(torch.nn.Linear(4, 1, dtype=torch.float64), radius=5.0, starts=1, steps=5)
+    return rl.model_class_reliance(given, torch.from_numpy(X), torch.from_numpy(Y), epsilon=0.5, rng=0, **k)
+
+
+# Features, samples of the rows, and rows of listed models are shared out.
+CLASSES: dict[str, Callable[..., Any]] = {
+    "linear": lambda **k: rl.model_class_reliance(
+        rl.LinearClass(), X, Y, epsilon=0.1, uncertainty=20, features=[0, 2, (1, 3)], rng=0, **k
+    ),
+    "envelope": lambda **k: rl.model_class_reliance(rl.LinearClass(), X, Y, epsilon=0.1, uncertainty=True, **k),
+    "kernel": lambda **k: rl.conditional_model_class_reliance(
+        rl.KernelClass(landmarks=6, radius=3.0), X, Y, epsilon=0.1, **k
+    ),
+    "basis": lambda **k: rl.model_class_reliance(rl.BasisClass(interacting), X, Y, epsilon=0.1, **k),
+    "listed": lambda **k: rl.model_class_reliance(
+        rl.FiniteClass(PAIRS, bootstrap=5), X, Y, epsilon=9.0, features=[0, 2], rng=0, **k
+    ),
+    "trees": lambda **k: rl.model_class_reliance(
+        rl.TreeClass(depth=1, penalty=0.1), X, LABELS, epsilon=0.1, uncertainty=20, features=[0, 1], rng=0, **k
+    ),
+    "logistic": lambda **k: rl.model_class_reliance(
+        rl.LinearClass(loss="logistic", ridge=1.0), X, LABELS, epsilon=0.1, features=[3, 0], rng=0, **k
+    ),
+    "differentiable": differentiable,
+}
+LONG = ("logistic", "differentiable")
 FEW = ("ranks", "all pairs", "given")
 # Threads do all of them; the others are done by `make slow` where each costs more.
 MOSTLY_SLOW = [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
@@ -224,12 +261,45 @@ def test_a_cluster_changes_no_bit(name: str, cluster: Any) -> None:
     assert_same(METHODS[name](run=rl.Run(workers=cluster)), METHODS[name]())
 
 
-@pytest.mark.slow
-def test_refits_run_on_a_cluster(cluster: Any) -> None:
-    def call(**k: Any) -> Any:
-        return rl.algorithm_reliance(fit, X, Y, cv=3, rng=0, **k)
+def numbers(result: rl.ClassReliance) -> dict[str, Any]:
+    names = ("lower", "upper", "achieved_lower", "achieved_upper", "reference_risk", "bound", "end_errors", "members")
+    return {name: getattr(result, name) for name in names}
 
-    assert_same(call(run=rl.Run(workers=cluster)), call())
+
+def without_block(call: Callable[..., Any], **k: Any) -> dict[str, Any]:
+    """A class of models has no blocks."""
+    with only(rl.Run()):
+        return numbers(call(**k))
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in CLASSES])
+def test_classes_of_models_on_threads(name: str) -> None:
+    assert_same(without_block(CLASSES[name], run=rl.Run(workers=3)), without_block(CLASSES[name]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["processes", "cluster"])
+def test_classes_of_models_elsewhere(kind: str, request: pytest.FixtureRequest) -> None:
+    workers = request.getfixturevalue(kind)
+    for call in CLASSES.values():
+        assert_same(without_block(call, run=rl.Run(workers=workers)), without_block(call))
+
+
+def test_trees_are_listed_by_one() -> None:
+    with pytest.raises(ValueError, match=r"run has workers=2: trees are listed in one thread; leave workers out, or"):
+        rl.model_class_reliance(rl.TreeClass(), X, LABELS, epsilon=0.1, run=rl.Run(workers=2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["threads", "cluster"])
+def test_refits_run_on_workers(kind: str, request: pytest.FixtureRequest) -> None:
+    workers = 3 if kind == "threads" else request.getfixturevalue(kind)
+    for call in (
+        lambda **k: rl.algorithm_reliance(fit, X, Y, cv=3, rng=0, **k),
+        lambda **k: rl.cross_validated_importance(fit, X, Y, cv=3, draws=2, rng=0, **k),
+        lambda **k: rl.null_importance(fit, X, Y, rounds=10, rng=0, **k),
+    ):
+        assert_same(call(run=rl.Run(workers=workers)), call())
 
 
 def test_a_forest_by_its_own_samples(processes: ProcessPoolExecutor) -> None:

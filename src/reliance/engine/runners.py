@@ -237,11 +237,15 @@ def _in_order(
 
 
 @contextmanager
-def opened(run: Run, problem: Problem) -> Iterator[Runner]:
-    """The runner that a call asks for; what it started or wrote for the call is gone afterwards."""
+def opened(run: Run, problem: Problem | None = None) -> Iterator[Runner]:
+    """The runner that a call asks for; what it started or wrote for the call is gone afterwards.
+
+    ``problem``: whose rows are on one of the devices, where there may be several.
+    """
     workers = threads.cores() if run.workers == -1 else run.workers
     with ExitStack() as stack:
         if run.devices is not None:
+            assert problem is not None
             yield OnDevices(*_devices(stack, run.devices, problem))
         elif workers is None or workers == 1:
             yield Serial()

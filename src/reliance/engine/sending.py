@@ -17,8 +17,9 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -87,6 +88,24 @@ class Job(Protocol[Item, Answer]):
     def sent(self) -> Mapping[str, object]:
         """What of the user's has to reach other processes, with the words that name it."""
         ...
+
+
+@dataclass(frozen=True)
+class Carried(Generic[Kept]):
+    """An answer that may hold functions: it travels between processes as jobs do."""
+
+    value: Kept
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Carried[object]], tuple[bytes]]:
+        return _carried, (packed(self.value, _is_nothing)[0],)
+
+
+def _is_nothing(value: object) -> TypeGuard[object]:
+    return False
+
+
+def _carried(pickled: bytes) -> Carried[object]:
+    return Carried(unpacked(pickled, ()))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -144,9 +144,9 @@ class ConvexLinearClass:
                 f"({best:g}): use compare='difference', more rows, or a smaller ridge="
             )
         good, found = _Good.of(rows, max(bound, best)), []
-        for number, feature in enumerate(features):
+        for feature in features:
             pairs = Pairs.of(rows, feature.columns, conditional, data.memory)
-            generator = streams.stream(data.key, streams.SIGNS, number)
+            generator = streams.stream(data.key, streams.SIGNS, feature.columns[0])  # whatever others are asked
             found.append(_range(good, pairs, compare, generator, data))
             advance(1)
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -35,13 +36,17 @@ Convex: TypeAlias = Callable[[Host, Stage], Values]
 def remembered(function: Convex, rounded: bool) -> Convex:
     """The function, with its last values kept: an objective and a limit, or two stages, often ask for the same."""
     known: dict[tuple[bytes, Stage | None], Values] = {}
+    lock = threading.Lock()  # features of one class may be searched on several threads
 
     def call(b: Host, stage: Stage) -> Values:
         key = (b.tobytes(), stage if rounded else None)
-        found = known.pop(key, None) or function(b, stage)
-        known[key] = found
-        if len(known) > 16:
-            del known[next(iter(known))]  # the one that was asked for longest ago
+        with lock:
+            found = known.pop(key, None)
+        found = function(b, stage) if found is None else found
+        with lock:
+            known[key] = found
+            if len(known) > 16:
+                del known[next(iter(known))]  # the one that was asked for longest ago
         return found
 
     return call

@@ -210,7 +210,8 @@ class FiniteClass:
             if home not in homes:  # moved once, not once for each module
                 homes[home] = calling.at_home(model, rows.flat, rows.y, None)[:2]
             rows = replace(rows, flat=homes[home][0], y=homes[home][1])
-        return assembled(model, rows, (self._function,), key=data.key, memory=data.memory)
+        found = assembled(model, rows, (self._function,), key=data.key, memory=data.memory)
+        return replace(found, run=data.run)
 
     def _member(self, k: int, risks: Floats) -> Member:
         model = list(self.models.values())[k]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core.kinds import Array
+from reliance._core.run import Run
 from reliance.data.features import Feature
 from reliance.data.rows import Rows
 from reliance.rashomon.members import Members
@@ -30,6 +31,8 @@ class ClassData:
         Bytes that may be allocated.
     rows : Rows, optional
         As they were given: listed models take also tables and several inputs.
+    run : Run
+        Who calls the models of a list.
     """
 
     X: Array
@@ -37,6 +40,10 @@ class ClassData:
     key: int
     memory: int
     rows: Rows | None = None
+    run: Run = field(default_factory=Run)
+
+    def __reduce__(self) -> tuple[type[ClassData], tuple[Array, Array, int, int, Rows | None]]:
+        return type(self), (self.X, self.y, self.key, self.memory, self.rows)  # who does the work is not sent
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +107,8 @@ class ModelClass(Protocol):
         """The range of each feature over the members whose risk is at most ``bound``.
 
         ``conditional``: only the part of a feature that the other columns do not predict (least squares with
-        intercept, in-sample) is exchanged between rows. ``advance(1)`` after each feature.
+        intercept, in-sample) is exchanged between rows. ``advance(1)`` after each feature. The range of a feature does
+        not depend on the others: workers ask for some of them.
         """
         ...
 

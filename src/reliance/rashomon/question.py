@@ -19,12 +19,14 @@ from reliance._core.words import shown
 from reliance.data.passed import FeaturesLike, ModelLike
 from reliance.data.rows import Rows, read
 from reliance.inference import identified
+from reliance.rashomon import jobs
 from reliance.rashomon import reference as own_reliance
 from reliance.rashomon import results as class_results
 from reliance.rashomon.members import Members
 from reliance.rashomon.model_classes import FiniteClass
 from reliance.rashomon.protocol import ClassData, ListedClass, Member, ModelClass, Range
 from reliance.rashomon.results import ClassReliance
+from reliance.rashomon.tree_class import TreeClass
 
 Floats = NDArray[np.float64]
 # A model of the class, or its name in a list of models, or a risk.
@@ -48,12 +50,18 @@ class Question:
     compare: str
     conditional: bool
     anchor: Member | None  # the reference as a model, if it is one
+    run: Run  # who does the work
 
     def ranges(self, bound: float) -> list[Range]:
         features = self.rows.features
         unit = "rows" if isinstance(self.model_class, FiniteClass) else "features"
+        some = jobs.OfFeatures(self.model_class, self.data, bound, self.compare, self.conditional)
         with reporting(self.progress, len(features), unit) as advance:
-            return self.model_class.ranges(self.data, bound, features, self.compare, self.conditional, advance)
+            if isinstance(self.model_class, ListedClass):  # all features of a model are measured together
+                return some(features, advance)
+            cut = jobs.pieces(features, self.data, self.run)
+            found = jobs.answers(some, cut, self.model_class, self.data, self.run, advance, len)
+            return [one for part in found for one in part]
 
     def result(
         self,
@@ -92,11 +100,12 @@ class Question:
     def of_sample(self, ids: NDArray[np.int64]) -> Question:
         """The same question about some of the rows, some of them more than once."""
         rows = self.rows.take(ids)
-        data = _class_data(rows, self.model_class, self.data.key, self.data.memory)
+        data = _class_data(rows, self.model_class, self.data.key, Run(self.data.memory))
         against = _reference(self.model_class, data, self.reference)
         anchor, risk = (against, against.risk) if isinstance(against, Member) else (None, against)
         bound = self.bound if anchor is None else float(self.bound_of(np.asarray(risk)))
-        return replace(self, rows=rows, data=data, reference_risk=risk, bound=bound, anchor=anchor, progress=False)
+        known = replace(self, rows=rows, data=data, reference_risk=risk, bound=bound, anchor=anchor)
+        return replace(known, progress=False, run=Run())
 
     def bound_of(self, risks: Floats) -> Floats:
         """What good models may have if the reference has a risk."""
@@ -125,7 +134,9 @@ def ask(
     run: Run | None,
     progress: Progress,
     conditional: bool = False,
+    sampled: bool = False,
 ) -> Question:
+    """``sampled``: it is to be asked again on samples of the rows."""
     check_choice(compare, _COMPARE, "compare")
     if isinstance(model_class, type) or not all(hasattr(model_class, m) for m in ("best", "contains", "ranges")):
         raise TypeError(
@@ -143,9 +154,10 @@ def ask(
         raise ValueError(f"run has device={shown(str(run.device))}: pass X on that device, for a class needs all rows")
     if isinstance(run, Run) and run.devices is not None:
         raise ValueError("run has devices=, but a class of models is searched where X is: leave devices out")
-    if isinstance(run, Run) and run.workers is not None:
+    if isinstance(run, Run) and run.workers is not None and isinstance(model_class, TreeClass) and not sampled:
         raise ValueError(
-            f"run has workers={shown(run.workers)}: the models of a class are searched in one thread; leave workers out"
+            f"run has workers={shown(run.workers)}: trees are listed in one thread; leave workers out, or ask for "
+            "uncertainty=200, whose samples are shared out"
         )
     settings = resolved(run)
     if settings.checkpoint is not None or settings.ends_early or calls.at_work() is not None:
@@ -155,7 +167,7 @@ def ask(
         )
     check_progress(progress)
     rows = read(X, y, features=features, names=names)
-    data = _class_data(rows, model_class, resolve_key(rng), settings.bytes)
+    data = _class_data(rows, model_class, resolve_key(rng), settings)
     identified.warn(identified.constant_features(rows), rows.features)
     against = _reference(model_class, data, reference)
     anchor, risk = (against, against.risk) if isinstance(against, Member) else (None, against)
@@ -181,6 +193,7 @@ def ask(
         compare,
         conditional,
         anchor,
+        settings,
     )
 
 
@@ -188,7 +201,7 @@ def is_number(x: object) -> TypeGuard[float]:
     return isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool)
 
 
-def _class_data(rows: Rows, model_class: ModelClass, key: int, memory: int) -> ClassData:
+def _class_data(rows: Rows, model_class: ModelClass, key: int, run: Run) -> ClassData:
     y = rows.y
     if y is None:
         raise ValueError("y is None: the risk of models needs labels")
@@ -198,7 +211,7 @@ def _class_data(rows: Rows, model_class: ModelClass, key: int, memory: int) -> C
     if bool(np.all(host == host[:1])):
         raise ValueError("y is constant: there is nothing to predict, and no model relies on anything")
     if isinstance(model_class, ListedClass):  # its models take rows as they are, tables and several inputs, too
-        return ClassData(rows.flat, y, key, memory, rows)
+        return ClassData(rows.flat, y, key, run.bytes, rows, run)
     # Coefficients need numbers that can be multiplied with them.
     name = type(model_class).__name__
     numbers = rows.numbers(name)
@@ -206,7 +219,7 @@ def _class_data(rows: Rows, model_class: ModelClass, key: int, memory: int) -> C
         raise TypeError(f"y has dtype {host.dtype}, but {name} needs numbers: encode the labels")
     if host.ndim != 1:
         raise ValueError(f"y has shape {host.shape}, but {name} has one output: pass y of shape ({host.shape[0]},)")
-    return ClassData(arrays.as_floating(numbers), y, key, memory)
+    return ClassData(arrays.as_floating(numbers), y, key, run.bytes, run=run)
 
 
 def _reference(model_class: ModelClass, data: ClassData, reference: Reference) -> Member | float:

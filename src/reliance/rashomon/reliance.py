@@ -51,7 +51,8 @@ def model_class_reliance(
     rng : int, SeedSequence or Generator, optional
         For the starts of searches and for bootstraps.
     run : Run, optional
-        ``rl.Run(memory="512MB")`` bounds what may be allocated; the only setting that classes of models use.
+        ``rl.Run(workers=4)``: features, samples of ``uncertainty=`` and the rows of listed models are shared out, with
+        the same result. ``memory`` bounds what each worker may allocate. Other settings are not for classes of models.
     progress : bool or callable
         Show a bar, or call ``progress(done, total)``: features, or the rows that the models of a `FiniteClass` are
         called with.
@@ -97,7 +98,8 @@ def model_class_reliance(
     """
     finite_samples.check_confidence(confidence, loss_bound, reference)
     samples = uncertainty_of_ends.check(uncertainty, model_class)
-    question = ask(model_class, X, y, epsilon, relative, reference, compare, features, names, rng, run, progress)
+    given = (model_class, X, y, epsilon, relative, reference, compare, features, names, rng, run, progress)
+    question = ask(*given, sampled=bool(samples))
     found = question.ranges(question.bound)
     errors = None if samples is None else uncertainty_of_ends.errors(question, found, samples)
     if confidence is None or loss_bound is None:
@@ -139,7 +141,8 @@ def conditional_model_class_reliance(
     rng : int, SeedSequence or Generator, optional
         For the starts of searches and for bootstraps.
     run : Run, optional
-        ``rl.Run(memory="512MB")`` bounds what may be allocated; the only setting that classes of models use.
+        ``rl.Run(workers=4)``: features, and the rows of listed models, are shared out, with the same result. ``memory``
+        bounds what each worker may allocate. Other settings are not for classes of models.
     progress : bool or callable
         Show a bar, or call ``progress(done, total)``: features, or the rows that the models of a `FiniteClass` are
         called with.

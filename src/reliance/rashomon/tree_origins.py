@@ -53,6 +53,9 @@ class Search:
     )
     bounded: bool = True
 
+    def __reduce__(self) -> tuple[type[Search], tuple[Loss, int, Cuts, int]]:
+        return type(self), (self.loss, self.depth, self.cuts, self.most)  # what was found stays here
+
     def trees(self, data: ClassData, bound: float | None, penalty: float) -> tuple[tuple[str, ...], Trees]:
         if data not in self._open:
             X, y = _numbers(data), arrays.to_host(data.y)

@@ -8,16 +8,19 @@ the reference, and if that is the best model, the theorem holds for it, too.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reliance._core import streams
+from reliance._core.run import Run
 from reliance._core.words import shown
 from reliance.data.features import Feature
 from reliance.engine.problems import assembled
+from reliance.engine.sending import Advance
 from reliance.losses.functions import Loss, resolve_all
-from reliance.rashomon import stacked
+from reliance.rashomon import jobs, stacked
 from reliance.rashomon.protocol import ListedClass, Member, ModelClass, Range, ResampledClass
 from reliance.rashomon.question import Question
 from reliance.rashomon.stacked import Fitted
@@ -63,9 +66,9 @@ def sample_ends(question: Question, samples: int) -> Floats:
     n, found = question.rows.n, []
     for start in range(0, samples, _AT_ONCE):
         some = range(start, min(start + _AT_ONCE, samples))
-        drawn = [streams.stream(question.data.key, _SAMPLES, b).integers(n, size=n) for b in some]
-        known = _from_counts(question, np.stack([np.bincount(ids, minlength=n) for ids in drawn]).astype(np.float64))
-        found.append(_asked_again(question, drawn) if known is None else known)
+        counts = np.stack([np.bincount(_drawn(question, b), minlength=n) for b in some])
+        known = _from_counts(question, counts.astype(np.float64))
+        found.append(_asked_again(question, some) if known is None else known)
     return np.concatenate(found)
 
 
@@ -86,12 +89,27 @@ def _from_counts(question: Question, counts: Floats) -> Floats | None:
     return known.sample_ends(question.data, counts, bounds, question.rows.features, question.compare)
 
 
-def _asked_again(question: Question, drawn: list[NDArray[np.int64]]) -> Floats:
-    ends = []
-    for ids in drawn:
-        one = question.of_sample(np.sort(ids))
-        ends.append([(r.achieved_lower, r.achieved_upper) for r in one.ranges(one.bound)])
+def _drawn(question: Question, b: int) -> NDArray[np.int64]:
+    """The rows of a sample."""
+    return streams.stream(question.data.key, _SAMPLES, b).integers(question.rows.n, size=question.rows.n)
+
+
+def _asked_again(question: Question, some: range) -> Floats:
+    ask = _OfSample(replace(question, progress=False, run=Run(), data=replace(question.data, run=Run())))
+    each, data = tuple(some), question.data
+    ends = jobs.answers(ask, each, question.model_class, data, question.run, lambda size: None, lambda b: 1)
     return np.asarray(ends)
+
+
+@dataclass(frozen=True, eq=False)
+class _OfSample:
+    """The ends, (p, 2), on one sample of the rows."""
+
+    question: Question
+
+    def __call__(self, b: int, advance: Advance) -> Floats:
+        one = self.question.of_sample(np.sort(_drawn(self.question, b)))
+        return np.asarray([(r.achieved_lower, r.achieved_upper) for r in one.ranges(one.bound)])
 
 
 def _of_envelope(question: Question, found: list[Range]) -> Floats:
@@ -149,7 +167,8 @@ def _row_loss(model_class: ModelClass) -> Loss:
 
 def _fitted(question: Question, member: Member, loss: Loss) -> Fitted:
     rows, data = question.rows, question.data
-    return Fitted.of("the model at an end", assembled(member.model, rows, (loss,), key=data.key, memory=data.memory))
+    problem = assembled(member.model, rows, (loss,), key=data.key, memory=data.memory)
+    return Fitted.of("the model at an end", replace(problem, run=data.run))
 
 
 def _influence(question: Question, part: Fitted, feature: Feature) -> Floats:
