@@ -110,7 +110,7 @@ def test_other_rows_that_lend_are_known_again():
     assert np.all((first - more).std_error < first.std_error)
     with pytest.raises(ValueError, match="a - b: one rests on rows and other rows"):
         first - other
-    with pytest.raises(ValueError, match="influence"):
+    with pytest.raises(ValueError, match="replaced_by"):
         rl.merge([first, replaced_names(other)])
 
 

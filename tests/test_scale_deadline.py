@@ -10,7 +10,7 @@ import pytest
 
 import reliance as rl
 from reliance import plans
-from reliance.methods import growth
+from reliance.methods import adaptive, growth
 from reliance.plans.growth import growing
 
 N = 60
@@ -117,6 +117,31 @@ def test_ctrl_c_gives_what_is_there(monkeypatch: pytest.MonkeyPatch, workers: in
     for other in (rl.Run(workers=workers), rl.Run(on_interrupt="raise", deadline="1h", workers=workers)):
         with pytest.raises(KeyboardInterrupt):
             rl.permutation_importance(Interrupted(monkeypatch), X, Y, run=other, **options)
+
+
+@pytest.mark.parametrize("draws", [rl.Draws(50, "shifts"), rl.Until(precision=1e-9, design="shifts")])
+@pytest.mark.parametrize("place", ["_next", "collect"])
+def test_ctrl_c_between_rounds(monkeypatch: pytest.MonkeyPatch, draws: Any, place: str) -> None:
+    """Not only while the model is called: between two rounds, and when the last one is done."""
+    calls: list[int] = []
+    owner = growth.Ending if place == "_next" else adaptive
+    original = getattr(owner, place)
+
+    def pressed(*arguments: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == (2 if place == "_next" else 1):
+            raise KeyboardInterrupt
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(owner, place, pressed)
+    options = {"draws": draws, "rng": 1}
+    found = rl.permutation_importance(Clocked(monkeypatch), X, Y, run=rl.Run(on_interrupt="partial"), **options)
+    if place == "_next":
+        assert (found.stopped, found.draws_per_row) == ("interrupted", 8)
+    assert_equal(found, of_plan(plans.Shifts(N, found.draws_per_row, 1)))
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        rl.permutation_importance(Clocked(monkeypatch), X, Y, run=rl.Run(deadline="1h"), **options)
 
 
 def test_ctrl_c_before_anything_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,3 +135,29 @@ def test_several_losses_and_curves_are_merged() -> None:
         rl.merge([job([0], **losses), job([1], loss=["squared_error"])])
     with pytest.raises(ValueError, match="differ in curves"):
         rl.merge([parts[0], rl.model_reliance(model, X, Y, features=[1])])
+
+
+def test_results_of_other_replacements_or_draws_are_not_merged(tmp_path: Path) -> None:
+    def replaced(feature: int, by: Any) -> Any:
+        return job([feature], draws=1, replace=by)
+
+    lent = [rl.Donors(X[:20]), rl.Donors(X[20:40]), rl.Donors(within=(Y > 0).astype(int))]
+    kinds = ["mean", "zero", np.ones(4), np.zeros(4), lambda rows: rows[:1] + 1.0]
+    for one in kinds:
+        replaced(0, one).save(tmp_path / "one.npz")
+        for other in kinds:
+            if one is other:
+                assert rl.merge([rl.load(tmp_path / "one.npz"), replaced(1, other)]).names == ("x0", "x1")
+                continue
+            with pytest.raises(ValueError, match="differ in replaced_by"):
+                rl.merge([rl.load(tmp_path / "one.npz"), replaced(1, other)])
+    with pytest.raises(ValueError, match="differ in replaced_by"):
+        rl.merge([job([0], replace=lent[0]), job([1], replace=lent[1])])
+    assert len(rl.merge([job([0], replace=lent[2]), job([1], replace=lent[2])]).names) == 2
+    with pytest.raises(ValueError, match="differ in"):
+        rl.merge([job([0], replace=lent[2]), job([1])])
+    given = [rl.relative_importance(model, X, Y, given=[g], features=[f], draws=3, rng=1) for g, f in ((1, 0), (3, 2))]
+    with pytest.raises(ValueError, match=r"differ in replaced_by, 'given x1' and 'given x3'"):
+        rl.merge(given)
+    with pytest.raises(ValueError, match=r"Draws are not added, because errors need sums .*part=\.\.\."):
+        rl.merge([job([0]), job([0], rng=2)])

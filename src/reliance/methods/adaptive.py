@@ -128,19 +128,18 @@ def measure_until(
     exhausted = plan_of(1).exhausted_at
     most, supports = _most_draws(problem, goal, exhausted), _checked_supports(problem, plan_of(1))
     ending = Ending(problem.run)
-    stopped, count = "", min(FIRST, most)
     with evaluating(without_end(problem), progress) as evaluation:
         base_risks(evaluation, compare)
         sums = Growing(evaluation, plan_of)
-        while not (stopped := ending.grow(sums, count)):
-            stopped = _why_stop(problem, evaluation.base, sums.plan, compare, sums.moments, supports, goal)
-            if stopped or sums.done == most:
-                break
-            count = ending.next(sums.done, most)
+
+        def why() -> str:
+            return _why_stop(problem, evaluation.base, sums.plan, compare, sums.moments, supports, goal)
+
+        stopped = ending.rounds(sums, most, why)
     if stopped in ("", "rows") and sums.done == exhausted:
         stopped = "all pairs"
     stopped = stopped or ("budget" if goal.budget is not None else "limit")
-    return collect(evaluation, [sums.part()], compare, method, stopped=stopped)
+    return ending.kept(lambda: collect(evaluation, [sums.part()], compare, method, stopped=stopped))
 
 
 def measure_in_time(
@@ -165,12 +164,11 @@ def measure_in_time(
         if plan.exhaustive and (route not in ("auto", "plain") or (route == "auto" and routes.has_shortcut(question))):
             # A route that need not call the model for every pair: there is nothing to wait for.
             return collect(evaluation, metrics.measured(evaluation, plan, route), compare, method)
-        sums, stopped = Growing(evaluation, plan_of), ""
-        while sums.done < plan.draws and not stopped:
-            stopped = ending.grow(sums, ending.next(sums.done, plan.draws))
+        sums = Growing(evaluation, plan_of)
+        stopped = ending.rounds(sums, plan.draws)
     if plan.exhaustive and sums.done == plan.draws:
         stopped = "all pairs"
-    return collect(evaluation, [sums.part()], compare, method, stopped=stopped)
+    return ending.kept(lambda: collect(evaluation, [sums.part()], compare, method, stopped=stopped))
 
 
 def _most_draws(problem: Problem, goal: Until, exhausted: float) -> int:

@@ -369,7 +369,10 @@ def _measure(
     misfit.report([name for name, _ in measured_cases], [case.misfit for _, case in measured_cases], _REMEDIES[method])
     found = {}
     for loss, function in enumerate(problem.losses):
-        parts = {name: result_of(study, problem.features, cases[name], loss, method) for name in sets}
+        parts = {
+            name: result_of(study, problem.features, cases[name], loss, method, known.words(given))
+            for name, given in sets.items()
+        }
         found[function.name] = RelativeImportance(
             {name: result for name, (result, _) in parts.items()},
             influences={name: influence for name, (_, influence) in parts.items()},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
 
 from reliance._core.run import Run, resolved
 from reliance._core.words import shown
@@ -18,8 +19,17 @@ from reliance.methods.metrics import Part, each_itself
 from reliance.plans import Plan
 from reliance.plans.partial import Later
 
+T = TypeVar("T")
 FIRST = 8  # draws of the first round
 _SHARE = 4  # what may be lost or last too long: rounds add a quarter of the draws that are there
+
+
+class _Sums(NamedTuple):
+    """Of so many draws."""
+
+    done: int
+    block: tuple[int, int]
+    moments: dict[str, tuple[Moments, ...]]
 
 
 @dataclass
@@ -28,9 +38,16 @@ class Growing:
 
     evaluation: Evaluation
     plan_of: Callable[[int], Plan]
-    done: int = 0
-    block: tuple[int, int] = (0, 0)
-    moments: dict[str, tuple[Moments, ...]] = field(default_factory=dict)
+    # One value: who interrupts finds it as it was before a round, or after it.
+    sums: _Sums = field(default_factory=lambda: _Sums(0, (0, 0), {}))
+
+    @property
+    def done(self) -> int:
+        return self.sums.done
+
+    @property
+    def moments(self) -> dict[str, tuple[Moments, ...]]:
+        return self.sums.moments
 
     @property
     def plan(self) -> Plan:
@@ -42,17 +59,17 @@ class Growing:
         rows, plan = len(problem.features) * problem.n * (count - self.done), self.plan_of(count)
         self.evaluation.expect(rows, cheaper=cheaper(rows, plan))
         run = self.evaluation.measure(Later(plan, self.done))
-        self.moments = {
+        moments = {
             name: tuple(map(joined, self.moments[name], later)) if name in self.moments else later
             for name, later in run.moments.items()
         }
-        self.done, self.block = count, run.block
+        self.sums = _Sums(count, run.block, moments)
 
     def part(self) -> Part:
         """What the draws so far say."""
         problem, plan = self.evaluation.problem, self.plan
         job = Called("plain", problem, self.evaluation.base, plan, problem.features)
-        answer = job.answer(self.moments, self.block)
+        answer = job.answer(self.moments, self.sums.block)
         return Part(plan, Done((job,), (answer,)), each_itself(len(problem.losses)))
 
 
@@ -71,22 +88,38 @@ class Ending:
     def wanted(self) -> bool:
         return self.partial or self.end is not None
 
-    def next(self, done: int, most: int) -> int:
+    def rounds(self, sums: Growing, most: int, why: Callable[[], str] = lambda: "") -> str:
+        """Rounds up to so many draws; "", or why there are fewer: "deadline", "interrupted", or what ``why`` says."""
+        stopped = ""
+        try:
+            while not stopped and sums.done < most:
+                stopped = self._grow(sums, self._next(sums.done, most)) or why()
+        except KeyboardInterrupt:  # in a round, or between two of them
+            if not self.partial or not sums.done:
+                raise
+            return "interrupted"
+        return stopped
+
+    def kept(self, result: Callable[[], T]) -> T:
+        """What all rounds come to, which one Ctrl-C does not take away."""
+        try:
+            return result()
+        except KeyboardInterrupt:
+            if not self.partial:
+                raise
+        return result()
+
+    def _next(self, done: int, most: int) -> int:
         """Up to how many draws the next round goes."""
         step = done if not self.wanted else max(FIRST, done // _SHARE // FIRST * FIRST)
         return min(done + max(step, FIRST), most)
 
-    def grow(self, sums: Growing, count: int) -> str:
-        """One round: "deadline" or "interrupted" if it was not begun, or not finished; "" if it was."""
+    def _grow(self, sums: Growing, count: int) -> str:
+        """One round: "deadline" if it was not begun, "" if it was finished."""
         started, draws = clock(), count - sums.done
         if self.end is not None and sums.done and started + draws * self.pace > self.end:
             return "deadline"
-        try:
-            sums.grow(count)
-        except KeyboardInterrupt:
-            if not self.partial or not sums.done:
-                raise
-            return "interrupted"
+        sums.grow(count)
         self.pace = (clock() - started) / draws
         return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -90,11 +91,14 @@ class Replacement:
         ``(draws, independent) -> Plan``.
     most : int or None
         How many draws are all there is: 1 if nothing is drawn, m if each of m lenders lends to every row.
+    words : str
+        What it is, so that results of two replacements can be told apart.
     """
 
     problem: Problem
     plan: Callable[[int, bool], Plan]
     most: int | None
+    words: str
 
     @property
     def drawn(self) -> bool:
@@ -108,7 +112,7 @@ def replacement(problem: Problem, model: object, X: object, replacing: ReplaceLi
     if isinstance(replacing, Donors):
         return _of_donors(problem, model, X, replacing, run)
     if isinstance(replacing, str) and replacing == "noise":
-        return _lent(problem, lenders.noise(problem), None, None)
+        return _lent(problem, lenders.noise(problem), None, None, "noise")
     if isinstance(replacing, str):
         made = {"mean": lenders.means, "zero": lenders.zeros}.get(replacing)
         if made is None:
@@ -116,16 +120,16 @@ def replacement(problem: Problem, model: object, X: object, replacing: ReplaceLi
                 f"replace={shown(replacing)} is not known: use 'mean', 'zero', 'noise', values, a function of the "
                 "rows, or rl.Donors(...)"
             )
-        return _written(problem, made(problem))
+        return _written(problem, made(problem), replacing)
     if callable(replacing) and not arrays.is_array(replacing):
         return _written(problem, lenders.of_function(problem, replacing))
     return _written(problem, lenders.given(problem, replacing))
 
 
-def _written(problem: Problem, values: Block) -> Replacement:
-    lines, n = int(arrays.first(values).shape[0]), problem.n
+def _written(problem: Problem, values: Block, words: str = "") -> Replacement:
+    lines, n, words = int(arrays.first(values).shape[0]), problem.n, words or f"values {_digest(values)}"
     found = replace(problem, store=problem.store.borrowing(values))
-    return Replacement(found, lambda draws, independent: plans.Written(n, lines), 1)
+    return Replacement(found, lambda draws, independent: plans.Written(n, lines), 1, words)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -145,10 +149,13 @@ def _of_donors(problem: Problem, model: object, X: object, donors: Donors, run: 
             f"within: {alone.size} rows are the only ones of their label and keep their own value, which makes the "
             f"importance smaller: rows {listed(alone.tolist())}. Join small groups"
         )
-    return Replacement(problem, lambda draws, independent: plans.Within(n, draws, key, groups, independent), None)
+    words = f"rows of the same label {_digest(of_row)}"
+    return Replacement(
+        problem, lambda draws, independent: plans.Within(n, draws, key, groups, independent), None, words
+    )
 
 
-def _lent(problem: Problem, rows: Block, within: HostArray | None, labels: object) -> Replacement:
+def _lent(problem: Problem, rows: Block, within: HostArray | None, labels: object, words: str = "") -> Replacement:
     n, key, m = problem.n, problem.key, int(arrays.first(rows).shape[0])
     if problem.rows.clusters is not None:
         raise ValueError(
@@ -160,7 +167,18 @@ def _lent(problem: Problem, rows: Block, within: HostArray | None, labels: objec
         groups = _matched(within, _labels(labels, m, "labels"))
     found = replace(problem, store=problem.store.borrowing(rows))
     most = m if within is None else None
-    return Replacement(found, lambda draws, independent: plans.Lent(n, draws, key, groups, independent), most)
+    words = words or f"other rows {_digest(rows, groups.of_row, groups.of_lender)}"
+    return Replacement(found, lambda draws, independent: plans.Lent(n, draws, key, groups, independent), most, words)
+
+
+def _digest(*blocks: Block) -> str:
+    """Of all values, so short that it can be read."""
+    found = hashlib.sha256()
+    for block in blocks:
+        for part in block if isinstance(block, tuple) else (block,):
+            host = np.ascontiguousarray(arrays.to_host(part))
+            found.update(f"{host.shape} {host.dtype}".encode() + host.tobytes())
+    return found.hexdigest()[:12]
 
 
 def _matched(within: HostArray, labels: HostArray) -> Groups:
@@ -201,11 +219,15 @@ def measure_replaced(
     if isinstance(draws, Until) and found.drawn:
         if draws.design is not None:
             raise ValueError(f"design={shown(draws.design)} is for the rows themselves: leave it out with replace=")
-        return measure_until(
+        result = measure_until(
             found.problem, lambda count: found.plan(count, independent), draws, compare, method, progress
         )
-    plan = found.plan(number_of_draws(found, draws, usual, independent), independent)
-    return measure_in_time(found.problem, plan, compare, method, progress)
+    else:
+        plan = found.plan(number_of_draws(found, draws, usual, independent), independent)
+        result = measure_in_time(found.problem, plan, compare, method, progress)
+    if isinstance(result, Importance):
+        return replace(result, replaced_by=found.words)
+    return Results({name: replace(one, replaced_by=found.words) for name, one in result.items()}, result.by)
 
 
 def number_of_draws(found: Replacement, draws: object, usual: object, independent: bool = False) -> int:

@@ -351,7 +351,7 @@ def _summary(study: Study, case: Measured, loss: int, keep_rows: bool, support: 
 
 
 def result_of(
-    study: Study, features: Sequence[Feature], cases: list[Measured], loss: int, method: str
+    study: Study, features: Sequence[Feature], cases: list[Measured], loss: int, method: str, given: str
 ) -> tuple[Importance, Influence]:
     problem, base = study.evaluation.problem, study.evaluation.base
     function = problem.losses[loss]
@@ -384,6 +384,7 @@ def result_of(
         block=None,
         key=problem.key,
         keep_rows=keep_rows,
+        replaced_by=given,
     )
     influence = stacked([influence for _, influence in pairs])
     if "influence" not in problem.keep:

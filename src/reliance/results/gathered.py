@@ -40,6 +40,7 @@ def from_summaries(
     curves: dict[str, Curve] | None = None,
     stopped: str = "",
     influence: Influence | None = None,
+    replaced_by: str = "",
 ) -> Importance:
     """The result of p features that were measured together."""
     errors: dict[str, Any] = {name: np.asarray([getattr(s, name) for s in summaries]) for name in ERRORS}
@@ -68,6 +69,7 @@ def from_summaries(
         curves=curves,
         stopped=stopped,
         influence=influence,
+        replaced_by=replaced_by,
         **errors,
     )
 

@@ -44,7 +44,7 @@ _KEPT = {
     "why_routes": files.names("p"),
     "block": files.Kept("sizes", optional=True),
     "key": files.Kept("key"),
-    **{name: files.text() for name in ("method", "loss", "plan", "stopped", "why_loss")},
+    **{name: files.text() for name in ("method", "loss", "plan", "replaced_by", "stopped", "why_loss")},
     "draws_per_row": files.Kept("count"),
     "exchangeable": files.Kept("flag"),
     **{name: files.floats("p") for name in ERRORS},
@@ -93,6 +93,9 @@ class Importance(Result):
         Shape of a block, and the key of the random numbers.
     method, loss, plan : str
         How it was measured; ``plan`` in words, such as "all pairs" or "shifts, 20 per row".
+    replaced_by : str
+        What features were replaced by, if not by values of any of the measured rows: "mean", "zero", "noise", values,
+        other rows or rows of the same label with a digest of them, or what was given.
     exchangeable : bool
         Whether the draws could change places with the data if a feature did not matter, as the rank test needs; draws
         by ranks are spread too evenly for that, and draws of rows in clusters tear these apart.
@@ -152,6 +155,7 @@ class Importance(Result):
     unit_values: Floats | None = None
     degrees_of_freedom: Floats = dataclasses.field(default_factory=lambda: np.full(1, math.nan))
     influence: Influence | None = None
+    replaced_by: str = ""
 
     _kept = _KEPT
 

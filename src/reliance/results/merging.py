@@ -91,8 +91,9 @@ def _check_apart(every: Sequence[Importance]) -> None:
         for name in one.names:
             if name in seen:
                 raise ValueError(
-                    f"feature {shown(name)} is in results[{seen[name]}] and in results[{place}]: each feature must be "
-                    "in one of them"
+                    f"feature {shown(name)} is in results[{seen[name]}] and in results[{place}]: each must be in one "
+                    "of them. Draws are not added, because errors need sums that no result holds: ask for more draws, "
+                    "or use rl.Run(checkpoint=..., part=...)"
                 )
             seen[name] = place
 

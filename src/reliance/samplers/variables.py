@@ -81,6 +81,12 @@ class Variables:
             return found
         return self._independent(found)
 
+    def words(self, wanted: Given) -> str:
+        """What a set is, for results."""
+        if isinstance(wanted, str):
+            return "given the rest"
+        return f"given {', '.join(self.name_of(j) for j in wanted) or 'nothing'}"
+
     def _independent(self, found: tuple[int, ...]) -> tuple[int, ...]:
         """With values in the place of codes, less those that follow from what is given before them.
 
