@@ -40,8 +40,8 @@ LAYERS = (
 CORE = {"numpy", "scipy", "array_api_compat", "tqdm"}
 BACKENDS = {"torch", "jax", "jaxlib", "cupy", "array_api_strict", "dask"}
 HEAVY = ("torch", "jax", "cupy", "pandas", "sklearn", "matplotlib", "lightgbm", "xgboost")
-# arrays.py, loops.py and devices.py know the backend, tracing.py how JAX compiles; models adapts torch modules and looks
-# for their hooks; two modules use the frameworks' gradients; the command line opens files of torch.
+# arrays.py, loops.py and devices.py know the backend, tracing.py how JAX compiles; models adapts torch modules and
+# looks for their hooks; two modules use the frameworks' gradients; the command line opens files of torch.
 KNOW_BACKENDS = {
     "_core.arrays",
     "_core.loops",

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -459,6 +460,32 @@ def test_a_closed_client_is_refused() -> None:
         client.close()
     with pytest.raises(RuntimeError, match="are lost"):
         METHODS["ranks"](run=rl.Run(workers=client))
+
+
+@pytest.mark.slow
+def test_a_cluster_that_dies_loses_no_finished_unit(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+
+    def call(model: Any, **k: Any) -> Any:
+        return rl.permutation_importance(model, X, Y, draws=64, rng=1, **k)
+
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+
+        def close_at_the_first_unit() -> None:
+            while not list(tmp_path.rglob("0*.npz")):
+                time.sleep(0.01)
+            cluster.close()
+
+        end = threading.Thread(target=close_at_the_first_unit, daemon=True)
+        end.start()
+        with pytest.raises(RuntimeError, match=r"workers of run=rl.Run\(workers=...\) are lost"):
+            call(slowly, run=rl.Run(workers=client, checkpoint=tmp_path))
+        end.join()
+    assert list(tmp_path.rglob("0*.npz"))
+    assert_same(call(model, run=rl.Run(checkpoint=tmp_path)), call(model))
 
 
 def test_threads_halve_their_rows_together() -> None:
