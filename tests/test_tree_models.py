@@ -98,3 +98,19 @@ def test_trees_on_numbers(name):
     if name == "outliers":
         labels, options = model.predict(X[MEASURED : 2 * MEASURED]), {"loss": ["zero_one"]}
     compared(model, X[:MEASURED], labels, w[:MEASURED], 2e-4 if "extreme" in name else 1e-9, **options)
+
+
+@pytest.mark.filterwarnings("ignore:the losses of")
+def test_interactions_by_joint_cells():
+    """All pairs of two features together, in trees of more than 64 leaves: the model is called for the base pass."""
+    X, y, w = table(7, missing=False)
+    X = coded(X)[:, :3]
+    model = sk.RandomForestRegressor(3, random_state=0).fit(X, y)
+    asked = {"draws": "all", "weights": w[:MEASURED], "loss": "squared_error"}
+    found, plain = (
+        rl.interaction_importance(model, X[:MEASURED], y[:MEASURED], route=route, **asked)
+        for route in ("trees", "plain")
+    )
+    for name in ("values", "joint", "std_error"):
+        np.testing.assert_allclose(getattr(found, name), getattr(plain, name), rtol=1e-9, atol=1e-12, err_msg=name)
+    assert found.evaluations < plain.evaluations

@@ -27,7 +27,7 @@ from reliance.models.ensembles import Ensemble
 
 Floats = NDArray[np.float64]
 # Pairs of a row and a tree that walk at a time: what they need stays in a core's cache.
-_LANES = 1 << 13
+_LANES = 1 << 12
 
 
 class Pieces(NamedTuple):
@@ -117,18 +117,19 @@ class Walks:
     def _walk(self, codes: Small, own: Small, lane: Small, source: Small) -> tuple[Small, Small, Small]:
         """Every walk to its leaves: lanes, the nodes whose cells come along, leaves."""
         splits, b, flat = self.splits, codes.shape[1], codes.reshape(-1)
+        begin = splits.line * np.int32(b)  # of each node's line among the codes
         here, row, free = source, lane % b, np.take(self.free, source)
         done = [(lane[:0], source[:0], here[:0])]
         while len(here):
-            line = np.take(splits.line, here)
-            ends = np.flatnonzero(line < 0)
+            start = np.take(begin, here)
+            ends = np.flatnonzero(start < 0)
             if len(ends):
                 done.append((np.take(lane, ends), np.take(source, ends), np.take(here, ends)))
-                on = np.flatnonzero(line >= 0)
-                lane, source, here, row, free, line = (
-                    np.take(array, on) for array in (lane, source, here, row, free, line)
+                on = np.flatnonzero(start >= 0)
+                lane, source, here, row, free, start = (
+                    np.take(array, on) for array in (lane, source, here, row, free, start)
                 )
-            place = 2 * here + splits.left(here, np.take(flat, line * np.int64(b) + row))
+            place = 2 * here + splits.left(here, np.take(flat, start + row))
             ahead = np.take(splits.child, place)
             split = np.flatnonzero(np.take(self.owner, here) == free)
             here = ahead
