@@ -288,3 +288,37 @@ def test_compared_models_are_the_difference_of_two_results():
     np.testing.assert_allclose(delta.std_error, expected.std_error)
     np.testing.assert_allclose(delta.degrees_of_freedom, expected.degrees_of_freedom)
     assert both["a"].units == 12
+
+
+def test_sobol_indices_by_literal_sums():
+    """T = sum (f_i - f_ik)^2 / ((n - 1) sum 2 (f_i - mean)^2 n/(n - 1)): a ratio, whose psi are summed in clusters."""
+    found = rl.sobol_total(model, X, clusters=OF)
+    own = model(X)
+    unit = 2.0 * (own - own.mean()) ** 2 * N / (N - 1)
+    for j in range(3):
+        change = np.zeros((N, N))
+        for i, k in itertools.product(range(N), range(N)):
+            row = X[i].copy()
+            row[j] = X[k, j]
+            change[i, k] = (own[i] - model(row[None, :])[0]) ** 2
+        share = change.sum() / (N - 1) / unit.sum()
+        h = np.where(np.eye(N, dtype=bool), 0.0, change - share * unit[:, None]) / unit.mean()
+        psi = (h.sum(axis=1) + h.sum(axis=0)) / (N - 1)
+        sums = np.array([psi[g == OF].sum() / N for g in range(12)])
+        square = np.sum((sums - sums.mean()) ** 2) * 12 / 11 * (11 / 10) ** 2
+        error = np.sqrt(square / _left(shares(OF, np.ones(N))) * 11 / 12)
+        np.testing.assert_allclose([found.values[j], found.std_error[j]], [share, error])
+    assert found.plan == "all pairs, 12 clusters"
+    with pytest.raises(ValueError, match="form='product'"):
+        rl.sobol_total(model, X, form="product", clusters=OF)
+
+
+def test_splits_with_clusters_of_their_own():
+    other = RNG.normal(size=(40, 3))
+    y = other[:, 0] + RNG.normal(size=40)
+    both = rl.compare_splits(model, train=(X, Y, None, OF), test=(other, y), pairs="all", compare="difference")
+    one = rl.model_reliance(model, X, Y, compare="difference", clusters=OF)
+    two = rl.model_reliance(model, other, y, compare="difference")
+    np.testing.assert_allclose(both.std_error, np.hypot(one.std_error, two.std_error))
+    a, b = one.std_error**2, two.std_error**2
+    np.testing.assert_allclose(both.degrees_of_freedom, (a + b) ** 2 / (a**2 / one.degrees_of_freedom + b**2 / 39))

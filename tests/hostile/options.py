@@ -197,7 +197,7 @@ ODD: dict[str, dict[str, Any]] = {
     "top": {"0": 0, "too many": P + 1, "1.5": 1.5, "true": True},
     "budget": {"0": 0, "1.5": 1.5, "too small": 100},
     "run": {"text": "8MB", "number": 3, "mapping": {"memory": "8MB"}, "class": rl.Run},
-    "train": {"array": X, "one": (X,), "four": (X, Y, Y, Y), "none": None},
+    "train": {"array": X, "one": (X,), "five": (X, Y, None, None, Y), "none": None},
     "test": {"array": X, "one": (X,), "other columns": (X[:, :2], Y), "none": None},
     "fit": {"number": 3, "none": None, "text": "ols"},
 }

@@ -17,6 +17,7 @@ from reliance._core.public import public
 from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import shown
+from reliance.data.clusters import ClustersLike
 from reliance.data.passed import DataLike, FeaturesLike, ModelLike
 from reliance.engine.evaluation import evaluating
 from reliance.engine.executors import Base
@@ -24,7 +25,7 @@ from reliance.engine.problems import Problem, prepare
 from reliance.exact import routes
 from reliance.exact.protocol import Measured
 from reliance.exact.routes import Done
-from reliance.inference import identified
+from reliance.inference import freedom, identified
 from reliance.inference.summary import Summary
 from reliance.losses import functions as losses
 from reliance.losses import outputs
@@ -46,6 +47,7 @@ def sobol_total(
     pairs: str | int = "all",
     form: str = "independent",
     features: FeaturesLike = None,
+    clusters: ClustersLike | None = None,
     rng: RandomState = None,
     run: Run | None = None,
     progress: Progress = False,
@@ -99,20 +101,29 @@ def sobol_total(
     (True, True, 0.0)
     """
     check_choice(form, FORMS, "form")
-    problem = prepare(model, X, None, features, "prediction_shift", None, rng, run, names, (), ())
+    problem = prepare(model, X, None, features, "prediction_shift", None, rng, run, names, (), (), clusters)
     if form == "product":
         _check_all_pairs(pairs, "form='product'")
+        if clusters is not None:
+            raise ValueError(
+                "form='product' and clusters=: the influence of single rows is known of a sample of them, which tells "
+                "nothing about whole clusters. Use form='independent', or leave clusters out"
+            )
         return _by_effects(problem, "product", "sobol_total", progress)
     problem, plan = reliance_plan(problem, pairs)
+    freedom.units_of(problem, plan)  # units that clusters do not have are an error before the work
     with evaluating(problem, progress) as evaluation:
         own = _own_predictions(evaluation.base)
         done = routes.measure(evaluation, plan)
     variance = float(np.var(own, ddof=1))
     unit = 2.0 * (own - own.mean()) ** 2 * problem.n / (problem.n - 1)  # its mean is 2 Var f
-    summaries = []
+    summaries, known = [], problem.rows.clusters
+    support = None if known is None else freedom.clustered_support(known, math.inf, None)
     for feature in problem.features:
         one = done.answer(feature).moments(feature)[0]
-        found = inference.summarize(one, unit, None, plan.part(feature), "ratio", keep_rows=False)
+        found = inference.summarize(
+            one, unit, None, plan.part(feature), "ratio", keep_rows=False, support=support, clusters=known
+        )
         summaries.append(_as_share(found, variance))
     return _result(problem, summaries, plan, done, variance, "sobol_total")
 
@@ -250,8 +261,8 @@ def _result(
         compare="share",
         method=method,
         loss="variance of the predictions",
-        plan=plan.label,
-        units=plan.units,
+        plan=freedom.label_of(problem, plan.label),
+        units=freedom.units_of(problem, plan),
         n=plan.n,
         draws_per_row=plan.draws,
         evaluations=[

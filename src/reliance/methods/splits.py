@@ -16,6 +16,7 @@ from reliance._core.run import Run
 from reliance._core.streams import RandomState
 from reliance._core.words import listed, shown
 from reliance.data import tables
+from reliance.data.clusters import ClustersLike
 from reliance.data.passed import DataLike, FeaturesLike, LossLike, ModelLike
 from reliance.methods.growth import check_no_end
 from reliance.methods.replacement import model_reliance
@@ -23,8 +24,12 @@ from reliance.results.importance import Importance
 from reliance.results.splits import SplitComparison
 
 Floats = NDArray[np.float64]
-# X, y and perhaps weights.
-Split: TypeAlias = tuple[DataLike, DataLike | None] | tuple[DataLike, DataLike | None, DataLike | None]
+# X, y and perhaps weights and clusters.
+Split: TypeAlias = (
+    tuple[DataLike, DataLike | None]
+    | tuple[DataLike, DataLike | None, DataLike | None]
+    | tuple[DataLike, DataLike | None, DataLike | None, ClustersLike | None]
+)
 
 
 @public
@@ -52,8 +57,9 @@ def compare_splits(
     ----------
     model : callable, scikit-learn estimator or torch.nn.Module
         As fitted to the training data.
-    train, test : tuples (X, y) or (X, y, weights)
-        The two sets of rows, which must have no row in common. For ``loss="prediction_shift"`` y may be None.
+    train, test : tuples (X, y), (X, y, weights) or (X, y, weights, clusters)
+        The two sets of rows, which must have no row in common. For ``loss="prediction_shift"`` y may be None, and so
+        may weights. ``clusters`` are those of `permutation_importance`; the two sets must have no cluster in common.
     loss : str, callable or Metric, optional
         One loss, by default the one that fits the model: log loss for a classifier with probabilities, zero-one for one
         without, squared error for a regressor or a function of numbers. Names and functions are those of
@@ -87,23 +93,24 @@ def compare_splits(
         raise ValueError(f"loss={shown(loss)} is a list: compare the splits under one loss at a time")
     found = []
     for name, split in (("train", train), ("test", test)):
-        if not isinstance(split, tuple | list) or not 2 <= len(split) <= 3:
+        if not isinstance(split, tuple | list) or not 2 <= len(split) <= 4:
             what = f"{len(split)} entries" if isinstance(split, tuple | list) else type(split).__name__
-            raise TypeError(f"{name} must be a tuple (X, y) or (X, y, weights), got {what}")
+            raise TypeError(f"{name} must be a tuple (X, y), (X, y, weights) or (X, y, weights, clusters), got {what}")
     _check_columns(train[0], test[0])
     check_no_end(run, "two sets of rows")
     for split in (train, test):
-        X, y, *rest = split
+        weights, clusters = _companions(split)
         measured = model_reliance(
             model,
-            X,
-            y,
+            split[0],
+            split[1],
             pairs=pairs,
             loss=loss,
             compare=compare,
             route=route,
             features=features,
-            weights=rest[0] if rest else None,
+            weights=weights,
+            clusters=clusters,
             rng=rng,
             run=run,
             progress=progress,
@@ -115,6 +122,13 @@ def compare_splits(
         few = [listed(result.names, 3) for result in found]
         raise ValueError(f"train has the features {few[0]} and test {few[1]}: they must be the same")
     return _compared(one, other)
+
+
+def _companions(split: Split) -> tuple[DataLike | None, ClustersLike | None]:
+    """Weights and clusters, where there are some."""
+    if len(split) == 4:
+        return split[2], split[3]
+    return (split[2], None) if len(split) == 3 else (None, None)
 
 
 def _check_columns(train: object, test: object) -> None:

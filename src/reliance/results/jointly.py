@@ -123,7 +123,7 @@ def check_comparable(a: Importance, b: Importance) -> None:
     if a.n != b.n or not any(mark and mark == same for mark, same in zip(own[:2], other[:2], strict=True)):
         raise ValueError(
             "a - b pairs the rows of two results, and these come from different rows. Measure both on the same X and "
-            "y; estimates of different rows are independent: compare their intervals"
+            "y. Estimates of different rows are independent: rl.compare_splits has the differences of those"
         )
     if own[2] != other[2]:
         raise ValueError(
