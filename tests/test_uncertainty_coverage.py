@@ -235,7 +235,7 @@ BANDS = {
     "20 clusters, unequal, donors of other clusters": ((GOOD, GOOD), (0.025, 0.065)),
     "20 clusters of 10, donors of the same cluster": ((GOOD, GOOD), SIZE),
     "50 clusters of 10": ((GOOD, GOOD), SIZE),
-    "20 clusters, unequal": (((0.915, 0.975), GOOD), (0.025, 0.065)),
+    "20 clusters, unequal": ((GOOD, GOOD), (0.025, 0.065)),
     "50 clusters, unequal": ((GOOD, GOOD), SIZE),
     "50 clusters of 10, given the rest": ((GOOD, GOOD), SIZE),
     "series 0.6, n = 500": ((GOOD, GOOD), SIZE),
