@@ -98,9 +98,13 @@ class Sizes:
     few_draws: int = 10
     impact_rows: int = 10_000
     additive_rows: int = 200
+    # Rows, columns and draws of the cases that come in several sizes.
+    places: tuple[tuple[int, int, int], ...] = ((500, 20, 30), (10_000, 20, 10), (1_000_000, 4, 10))
 
 
-QUICK = Sizes(300, 200, 100, 5, 10, 8, 300, 100)
+QUICK = Sizes(300, 200, 100, 5, 10, 8, 300, 100, ((100, 5, 10), (150, 4, 10), (200, 4, 10)))
+# From here on models are fitted on the first rows alone, and slow ones are smaller.
+LARGE = 10_000
 
 
 def regression(n: int, p: int) -> tuple[np.ndarray, np.ndarray]:
@@ -108,6 +112,12 @@ def regression(n: int, p: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(SEED)
     X = rng.normal(size=(n, p)) + 0.5 * rng.normal(size=(n, 1))
     return X, X[:, 0] + X[:, 1] * X[:, 2] + np.sin(3.0 * X[:, 3]) + 0.5 * rng.normal(size=n)
+
+
+def sized(size: Sizes, place: int) -> tuple[np.ndarray, np.ndarray, slice, int]:
+    """Rows, labels, the rows that a model is fitted on, and draws."""
+    n, p, draws = size.places[place]
+    return *regression(n, p), slice(0, LARGE), draws
 
 
 def fitted(path: str, X: Any, y: np.ndarray, **options: Any) -> Any:
@@ -153,39 +163,47 @@ def permuted(
     )
 
 
-def sklearn_linear(size: Sizes) -> Case:
-    X, y = regression(size.rows, size.columns)
-    model = fitted("linear_model.LinearRegression", X, y)
-    return permuted(
-        model, "LinearRegression", X, y, size.draws, "neg_mean_squared_error", "squared_error", all_pairs=True
-    )
+def sklearn_linear(size: Sizes, place: int = 0) -> Case:
+    X, y, known, draws = sized(size, place)
+    model = fitted("linear_model.LinearRegression", X[known], y[known])
+    return permuted(model, "LinearRegression", X, y, draws, "neg_mean_squared_error", "squared_error", all_pairs=True)
 
 
-def sklearn_forest(size: Sizes) -> Case:
-    X, y = regression(size.few_rows, size.columns)
-    model = fitted("ensemble.RandomForestRegressor", X, y, random_state=0)
-    name = "RandomForestRegressor"
-    return permuted(model, name, X, y, size.few_draws, "neg_mean_squared_error", "squared_error", all_pairs=True)
+def sklearn_forest(size: Sizes, place: int = 0) -> Case:
+    """Fewer trees where there are a million rows: a hundred take a quarter of an hour there, on either side."""
+    X, y, known, draws = sized(size, place)
+    trees = 20 if len(X) > LARGE else 100
+    model = fitted("ensemble.RandomForestRegressor", X[known], y[known], n_estimators=trees, random_state=0)
+    name = f"RandomForestRegressor of {trees} trees"
+    return permuted(model, name, X, y, draws, "neg_mean_squared_error", "squared_error", all_pairs=len(X) <= LARGE)
 
 
-def sklearn_boosted(size: Sizes) -> Case:
-    X, y = regression(size.medium_rows, size.columns)
-    model = fitted("ensemble.HistGradientBoostingRegressor", X, y, random_state=0)
+def sklearn_boosted(size: Sizes, place: int = 0) -> Case:
+    X, y, known, draws = sized(size, place)
+    model = fitted("ensemble.HistGradientBoostingRegressor", X[known], y[known], random_state=0)
     name = "HistGradientBoostingRegressor"
-    return permuted(model, name, X, y, size.few_draws, "neg_mean_squared_error", "squared_error", all_pairs=True)
+    return permuted(model, name, X, y, draws, "neg_mean_squared_error", "squared_error", all_pairs=True)
 
 
-def sklearn_network(size: Sizes) -> Case:
-    X, y = regression(size.medium_rows, size.columns)
-    model = fitted("neural_network.MLPRegressor", X, y, max_iter=20, random_state=0)
-    return permuted(model, "MLPRegressor", X, y, size.few_draws, "neg_mean_squared_error", "squared_error")
+def sklearn_network(size: Sizes, place: int = 0) -> Case:
+    X, y, known, draws = sized(size, place)
+    model = fitted("neural_network.MLPRegressor", X[known], y[known], max_iter=20, random_state=0)
+    return permuted(model, "MLPRegressor", X, y, draws, "neg_mean_squared_error", "squared_error")
 
 
-def sklearn_auc(size: Sizes) -> Case:
-    X, y = regression(size.rows, size.columns)
+def sklearn_pipeline(size: Sizes, place: int = 0) -> Case:
+    X, y, known, draws = sized(size, place)
+    steps = need("sklearn.preprocessing").SplineTransformer(), need("sklearn.linear_model").Ridge()
+    model = need("sklearn.pipeline").make_pipeline(*steps).fit(X[known], y[known])
+    name = "SplineTransformer, Ridge"
+    return permuted(model, name, X, y, draws, "neg_mean_squared_error", "squared_error", all_pairs=True)
+
+
+def sklearn_auc(size: Sizes, place: int = 0) -> Case:
+    X, y, known, draws = sized(size, place)
     labels = (y > np.median(y)).astype(int)
-    model = fitted("linear_model.LogisticRegression", X, labels)
-    return permuted(model, "LogisticRegression", X, labels, size.draws, "roc_auc", "auc")
+    model = fitted("linear_model.LogisticRegression", X[known], labels[known])
+    return permuted(model, "LogisticRegression", X, labels, draws, "roc_auc", "auc")
 
 
 def sklearn_table(size: Sizes) -> Case:

@@ -62,8 +62,11 @@ def test_asv_benchmarks_run(kind: Any, values: tuple[Any, ...]) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_peers_agree(peer: str) -> None:
     peers = load("peers")
-    size = replace(peers.plain.QUICK, rows=80, medium_rows=80, few_rows=60, columns=4, draws=5, few_draws=5)
+    places = ((80, 4, 8),)
+    size = replace(peers.plain.QUICK, few_rows=60, columns=4, draws=5, few_draws=5, places=places)
     for make in peers.CASES[peer]:
+        if getattr(make, "keywords", {}).get("place"):
+            continue  # one size is enough to see that a case runs
         case = make(replace(size, impact_rows=80))
         assert len(peers.check(case)) == len(case.ours)
 
