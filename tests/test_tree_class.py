@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import reliance as rl
+from reliance._core import streams
+from reliance.rashomon import uncertainty_of_ends
 from reliance.rashomon.tree_paths import packed, summed
 
 LOSSES = ("zero_one", "log_loss", "squared_error")
@@ -176,6 +178,34 @@ def test_arborenum_agrees():
     np.testing.assert_allclose(share * np.stack([theirs.lower, theirs.upper], axis=1), intervals, atol=1e-12)
     np.testing.assert_allclose(ours.upper, theirs.upper, atol=1e-12)
     np.testing.assert_allclose(ours.lower, theirs.lower, atol=1e-12)
+
+
+def test_distribution_over_samples_of_the_rows(tmp_path):
+    """The trees are searched again on each sample: each counts equally, and within it each good tree."""
+    rng = np.random.default_rng(3)
+    X = rng.integers(0, 2, size=(60, 3)).astype(float)
+    y = (X[:, 0] + X[:, 1] > 1).astype(int) ^ (rng.random(60) < 0.15)
+    ask = {"epsilon": 0.2, "compare": "difference"}
+    result = rl.model_class_reliance(rl.TreeClass(depth=2, penalty=0.02), X, y, uncertainty=20, rng=0, **ask)
+    expected, weights, ends = [], [], []
+    for b in range(20):
+        ids = streams.stream(0, uncertainty_of_ends._SAMPLES, b).integers(60, size=60)
+        one = rl.model_class_reliance(rl.TreeClass(depth=2, penalty=0.02), X[ids], y[ids], **ask)
+        good = one.members.values[one.members.inside]
+        expected.append(good)
+        weights += [1 / (20 * len(good))] * len(good)
+        ends.append(np.stack([one.lower, one.upper], axis=1))
+    np.testing.assert_allclose(result.end_errors, np.std(ends, axis=0, ddof=1), atol=1e-12)
+    result.save(tmp_path / "trees.json")
+    for found in (result, rl.load(tmp_path / "trees.json")):
+        for j in range(3):
+            values, shares = found.members.distribution(j)
+            order, other = np.argsort(values), np.argsort(np.concatenate(expected)[:, j])
+            np.testing.assert_allclose(values[order], np.concatenate(expected)[other, j], atol=1e-12)
+            np.testing.assert_allclose(shares.sum(), 1.0)
+            mean = np.sum(np.concatenate(expected)[:, j] * weights)
+            np.testing.assert_allclose(np.sum(values * shares), mean, atol=1e-12)
+    assert result.members.quantiles().shape == (3, 3)
 
 
 def test_cuts():

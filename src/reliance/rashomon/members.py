@@ -31,6 +31,9 @@ class Members(Record):
         Their reliance on each feature; nan for models that were not measured, being outside.
     sample_values, sample_risks, sample_inside : arrays (B, M, p), (B, M), (B, M), or None
         The same on B bootstrap samples of the rows (``FiniteClass(bootstrap=B)``).
+    drawn_values, drawn_samples : arrays (R, p), (R,), or None
+        Where the good models are searched again on bootstrap samples (`TreeClass` with ``uncertainty=B``): the reliance
+        of each good model of each sample, and the sample's number.
     """
 
     names: tuple[str, ...]
@@ -40,6 +43,8 @@ class Members(Record):
     sample_values: Floats | None = None
     sample_risks: Floats | None = None
     sample_inside: NDArray[np.bool_] | None = None
+    drawn_values: Floats | None = None
+    drawn_samples: NDArray[np.int64] | None = None
 
     _kept: ClassVar[files.Fields] = {
         "names": files.names("M"),
@@ -49,6 +54,8 @@ class Members(Record):
         "sample_values": files.floats("B", "M", "p", optional=True),
         "sample_risks": files.floats("B", "M", optional=True),
         "sample_inside": files.Kept("flags", ("B", "M"), optional=True),
+        "drawn_values": files.floats("R", "p", optional=True),
+        "drawn_samples": files.Kept("counts", ("R",), optional=True),
     }
 
     def resampled(self, reference: int | None, scale: float, shift: float) -> Members:
@@ -65,12 +72,23 @@ class Members(Record):
         Each sample of the rows counts equally, and within it each model of its Rashomon set: the Rashomon importance
         distribution of Donnelly et al. (2023).
         """
+        if self.drawn_values is not None and self.drawn_samples is not None:
+            _, which, many = np.unique(self.drawn_samples, return_inverse=True, return_counts=True)
+            return self.drawn_values[:, feature], 1.0 / (many[which] * len(many))
         if self.sample_values is None or self.sample_inside is None:
-            raise ValueError("there are no samples of the rows: pass FiniteClass(models, bootstrap=500)")
+            raise ValueError(
+                "there are no samples of the rows: pass FiniteClass(models, bootstrap=500), or uncertainty=100 with a "
+                "TreeClass"
+            )
         inside = self.sample_inside
         counts = inside.sum(axis=1, keepdims=True)
         weights = np.where(inside, 1.0 / np.maximum(counts, 1), 0.0) / max(int(np.sum(counts > 0)), 1)
         return self.sample_values[:, :, feature][inside], weights[inside]
+
+    def drawn(self, values: Sequence[Floats]) -> Members:
+        """With the reliance (M', p) of the good models of each sample of the rows."""
+        which = np.repeat(np.arange(len(values)), [len(one) for one in values])
+        return replace(self, drawn_values=np.concatenate(values), drawn_samples=which)
 
     def end_errors(self) -> Floats | None:
         """(p, 2): the spread of the least and the largest reliance over samples of the rows; None without samples."""

@@ -69,6 +69,7 @@ class Question:
         confidence: float | None = None,
         outer: Floats | None = None,
         end_errors: Floats | None = None,
+        drawn: list[Floats] | None = None,
     ) -> ClassReliance:
         members = None
         if isinstance(self.model_class, ListedClass):
@@ -79,6 +80,7 @@ class Question:
             if is_number(self.reference):
                 scale, shift = 0.0, self.bound
             members = every.resampled(None if place is None else self.model_class.position(place), scale, shift)
+            members = members if drawn is None else members.drawn(drawn)
             end_errors = members.end_errors() if end_errors is None else end_errors
         return class_results.from_ranges(
             [feature.name for feature in self.rows.features],

@@ -64,7 +64,8 @@ def model_class_reliance(
     uncertainty : bool or int
         For ``result.interval()``: how uncertain the ends are because the rows are a sample. True: from the losses of
         the models at the ends, all pairs of each, without fitting anything again; for classes whose ends are exact. A
-        number of at least 20: so many bootstrap samples of the rows, on each of which the question is asked again.
+        number of at least 20: so many bootstrap samples of the rows, on each of which the question is asked again; for
+        a `TreeClass` also ``members.distribution``, over all good trees of all samples.
 
     Returns
     -------
@@ -101,11 +102,12 @@ def model_class_reliance(
     given = (model_class, X, y, epsilon, relative, reference, compare, features, names, rng, run, progress)
     question = ask(*given, sampled=bool(samples))
     found = question.ranges(question.bound)
-    errors = None if samples is None else uncertainty_of_ends.errors(question, found, samples)
+    known = None if samples is None else uncertainty_of_ends.measured(question, found, samples)
+    errors, drawn = (None, None) if known is None else (known.errors, known.drawn)
     if confidence is None or loss_bound is None:
-        return question.result(found, end_errors=errors)
+        return question.result(found, end_errors=errors, drawn=drawn)
     outer = finite_samples.outer(question, float(confidence), float(loss_bound))
-    return question.result(found, float(confidence), outer, errors)
+    return question.result(found, float(confidence), outer, errors, drawn)
 
 
 @public

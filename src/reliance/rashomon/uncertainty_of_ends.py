@@ -8,7 +8,9 @@ the reference, and if that is the best model, the theorem holds for it, too.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +35,14 @@ _AT_ONCE = 250  # samples whose counts are held at a time
 _SAMPLES = 103  # which random numbers the samples of the rows are (see `streams.stream`)
 
 
+@dataclass(frozen=True, eq=False)
+class Uncertainty:
+    """Standard errors (p, 2) of both ends; of listed models the reliance (M', p) of the good ones of each sample."""
+
+    errors: Floats
+    drawn: list[Floats] | None = None
+
+
 def check(uncertainty: object, model_class: ModelClass) -> int | None:
     """How many samples of the rows, 0 for the envelope; None if nothing was asked."""
     if uncertainty is False:
@@ -51,14 +61,19 @@ def check(uncertainty: object, model_class: ModelClass) -> int | None:
     return int(uncertainty)
 
 
-def errors(question: Question, found: list[Range], samples: int) -> Floats:
-    """(p, 2): standard errors of the lower and upper ends."""
-    return _of_samples(question, samples) if samples else _of_envelope(question, found)
+def measured(question: Question, found: list[Range], samples: int) -> Uncertainty:
+    """By the envelope theorem, or by the spread of the ends over bootstrap samples, with the reference of each."""
+    if not samples:
+        return Uncertainty(_of_envelope(question, found))
+    if isinstance(question.model_class, ListedClass):
+        drawn = _each(question, _GoodOfSample, range(samples))
+        ends = np.stack([[values.min(axis=0), values.max(axis=0)] for values in drawn]).transpose(0, 2, 1)
+        return Uncertainty(_spread(ends), drawn)
+    return Uncertainty(_spread(sample_ends(question, samples)))
 
 
-def _of_samples(question: Question, samples: int) -> Floats:
-    """The spread of the ends over bootstrap samples of the rows, with the reference of each."""
-    return np.asarray(np.std(sample_ends(question, samples), axis=0, ddof=1))
+def _spread(ends: Floats) -> Floats:
+    return np.asarray(np.std(ends, axis=0, ddof=1))
 
 
 def sample_ends(question: Question, samples: int) -> Floats:
@@ -95,10 +110,18 @@ def _drawn(question: Question, b: int) -> NDArray[np.int64]:
 
 
 def _asked_again(question: Question, some: range) -> Floats:
-    ask = _OfSample(replace(question, progress=False, run=Run(), data=replace(question.data, run=Run())))
+    return np.asarray(_each(question, _OfSample, some))
+
+
+def _each(question: Question, kind: Callable[[Question], _Asked], some: range) -> list[Floats]:
+    """What is asked about each sample, shared out among the workers."""
+    ask = kind(replace(question, progress=False, run=Run(), data=replace(question.data, run=Run())))
     each, data = tuple(some), question.data
-    ends = jobs.answers(ask, each, question.model_class, data, question.run, lambda size: None, lambda b: 1)
-    return np.asarray(ends)
+    return jobs.answers(ask, each, question.model_class, data, question.run, lambda size: None, lambda b: 1)
+
+
+class _Asked(Protocol):
+    def __call__(self, b: int, advance: Advance) -> Floats: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +133,19 @@ class _OfSample:
     def __call__(self, b: int, advance: Advance) -> Floats:
         one = self.question.of_sample(np.sort(_drawn(self.question, b)))
         return np.asarray([(r.achieved_lower, r.achieved_upper) for r in one.ranges(one.bound)])
+
+
+@dataclass(frozen=True, eq=False)
+class _GoodOfSample:
+    """The reliance (M', p) of all good models of one sample of the rows."""
+
+    question: Question
+
+    def __call__(self, b: int, advance: Advance) -> Floats:
+        one = self.question.of_sample(np.sort(_drawn(self.question, b)))
+        assert isinstance(one.model_class, ListedClass)
+        found = one.model_class.members(one.data, one.bound, one.rows.features, one.compare, one.conditional)
+        return found.values[found.inside]
 
 
 def _of_envelope(question: Question, found: list[Range]) -> Floats:
