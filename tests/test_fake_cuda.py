@@ -31,7 +31,8 @@ from reliance.losses import checks as loss_checks
 from reliance.losses import of_means
 from reliance.methods import measuring
 from reliance.rashomon import ascent, moments
-from reliance.rashomon.kernel_pairs import RBF, Polynomial, Switch, own_products, pair_products
+from reliance.rashomon.kernel_pairs import RBF, Polynomial, Switch
+from reliance.rashomon.kernel_sums import own_products, pair_products
 from reliance.rashomon.protocol import ClassData
 from test_trees import LEVELS, made
 

@@ -10,7 +10,7 @@ import pytest
 
 import reliance as rl
 from reliance.data.features import Feature
-from reliance.rashomon import kernel_pairs
+from reliance.rashomon import kernel_sums
 from reliance.rashomon.kernel import RBF, KernelClass, KernelModel, ProductKernel, _Space
 from reliance.rashomon.kernel_pairs import Switch
 from reliance.rashomon.protocol import ClassData
@@ -92,8 +92,8 @@ def test_forms_of_near_dependent_landmarks() -> None:
     space = _Space.of(KernelClass("rbf", landmarks=60, radius=50.0, bandwidth=8.0), data_of(X, y))
     assert space.axes.shape[1] < 60  # directions that are rounding have been left out
     model, switch = some_model(space, 1), Switch.of(space.X, (0,), False)
-    blocks = kernel_pairs._by_blocks(space.kernel, switch, space.landmarks, space.axes, space.y, 10**8)
-    factors = kernel_pairs._by_factors(space.kernel.factors(switch, space.landmarks), space.axes, space.y)  # type: ignore[attr-defined]
+    blocks = kernel_sums._by_blocks(space.kernel, switch, space.landmarks, space.axes, space.y, 10**8)
+    factors = kernel_sums._by_factors(space.kernel.factors(switch, space.landmarks), space.axes, space.y)  # type: ignore[attr-defined]
     np.testing.assert_allclose(factors, blocks, atol=1e-7 * np.abs(blocks).max())
     switched = space.switched(switch, 10**8)(space.full(space.point(model)))
     assert switched == pytest.approx(literal_risk(model, X, y, (0,), False), rel=1e-7)
@@ -105,9 +105,9 @@ def test_forms_of_many_landmarks(bandwidth: float) -> None:
     X, y = problem(n=196)
     space = _Space.of(KernelClass("rbf", landmarks=194, radius=50.0, bandwidth=bandwidth), data_of(X, 1e4 * y))
     switch = Switch.of(space.X, (0,), False)
-    pairs = kernel_pairs._by_blocks(space.kernel, switch, space.landmarks, space.axes, space.y, 10**8)
+    pairs = kernel_sums._by_blocks(space.kernel, switch, space.landmarks, space.axes, space.y, 10**8)
     (factor,) = space.kernel.factors(switch, space.landmarks)  # type: ignore[attr-defined]
-    found = kernel_pairs._by_one_factor(factor, space.axes, space.y)
+    found = kernel_sums._by_one_factor(factor, space.axes, space.y)
     units = np.append(1e4, np.ones(len(found) - 1))
     away, size = ((np.abs(x) / np.outer(units, units)).max() for x in (found - pairs, pairs))
     assert away < 1e-9 * size

@@ -19,7 +19,8 @@ from reliance.rashomon import basis_functions, basis_libraries, basis_reads
 from reliance.rashomon.ball import Ball
 from reliance.rashomon.convex import ConvexLinearClass
 from reliance.rashomon.ellipsoid import Ellipsoid, Point, range_of
-from reliance.rashomon.kernel_pairs import Switch, own_products, pair_products
+from reliance.rashomon.kernel_pairs import Switch
+from reliance.rashomon.kernel_sums import own_products, pair_products
 from reliance.rashomon.linear import LeastSquaresClass
 from reliance.rashomon.moments import check_intercept, fixed_intercept, row_moments
 from reliance.rashomon.protocol import ClassData, Member, ModelClass, Range
@@ -362,8 +363,7 @@ class BasisClass:
             memory=data.memory,
             own=own_products(own, y),
         )
-        switched = Quadratic(float(total[0, 0]), -total[1:, 0], (total[1:, 1:] + total[1:, 1:].T) / 2)
-        low, high = functions.ends(switched, bound, compare)
+        low, high = functions.ends(Quadratic.of_products(total), bound, compare)
 
         def member(point: Point, risk: float) -> Member:
             mu, *coef = functions.full(point).tolist()

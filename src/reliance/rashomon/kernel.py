@@ -20,7 +20,8 @@ from reliance._core.words import shown
 from reliance.data.features import Feature
 from reliance.rashomon.ball import Ball
 from reliance.rashomon.ellipsoid import Ellipsoid, Point, range_of
-from reliance.rashomon.kernel_pairs import RBF, Kernel, Polynomial, ProductKernel, Switch, own_products, pair_products
+from reliance.rashomon.kernel_pairs import RBF, Kernel, Polynomial, ProductKernel, Switch
+from reliance.rashomon.kernel_sums import own_products, pair_products
 from reliance.rashomon.moments import check_intercept, fixed_intercept, row_moments
 from reliance.rashomon.protocol import ClassData, Member, Range
 from reliance.rashomon.switched_ends import Functions
@@ -265,7 +266,7 @@ class _Space:
     def switched(self, switch: Switch, memory: int) -> Quadratic:
         """The mean squared error over all pairs, a quadratic in (mu, v)."""
         total = pair_products(self.kernel, switch, self.landmarks, self.axes, self.y, memory=memory, own=self.own)
-        return Quadratic(float(total[0, 0]), -total[1:, 0], (total[1:, 1:] + total[1:, 1:].T) / 2)
+        return Quadratic.of_products(total)
 
     @property
     def functions(self) -> Functions:

@@ -35,6 +35,11 @@ class Quadratic:
     linear: Floats
     matrix: Floats
 
+    @staticmethod
+    def of_products(total: Floats) -> Quadratic:
+        """The mean of (y - mu - v'z)^2 as a function of (mu, v), from the means of products of (y, 1, z)."""
+        return Quadratic(float(total[0, 0]), -total[1:, 0], (total[1:, 1:] + total[1:, 1:].T) / 2)
+
     def __call__(self, t: Floats) -> float:
         return float(self.constant + 2.0 * (self.linear @ t) + t @ self.matrix @ t)
 
