@@ -27,10 +27,10 @@ def map_parts(function: Callable[[kinds.Operand], kinds.Array], x: kinds.Operand
     size = -(-rows // -(-rows // size))
 
     def cut(start: int, stop: int, split: tuple[int, ...] = ()) -> kinds.Operand:
-        parts = [a[start:stop, ...] for a in (x if isinstance(x, tuple) else (x,))]
-        if split:
-            parts = [xp.reshape(part, (*split, *part.shape[1:])) for part in parts]
-        return tuple(parts) if isinstance(x, tuple) else parts[0]
+        if isinstance(x, tuple):
+            return tuple(xp.reshape(a[start:stop, ...], (*(split or (-1,)), *a.shape[1:])) for a in x)
+        part = x[start:stop, ...]
+        return xp.reshape(part, (*split, *part.shape[1:])) if split else part
 
     if is_traced(first(x)):  # a loop in the compiled function, not one copy of the model for each part
         import jax
