@@ -14,6 +14,7 @@ import itertools
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,8 +31,14 @@ from common import alternate, network, numpy_network, regression, report
 
 
 def forest(X: np.ndarray, y: np.ndarray) -> Callable[[Any], Any]:
-    """A forest that is called, not read: a function hides it from the routes."""
+    """A forest that is called, not read: a function hides it from the routes.
+
+    For each tree scikit-learn resets the filters of warnings, which all threads share, and warns where another thread
+    has just done so: tens of thousands of lines, which are not printed here.
+    """
     from sklearn.ensemble import RandomForestRegressor
+
+    warnings.showwarning = lambda *about: None
 
     fitted = RandomForestRegressor(50, random_state=0, n_jobs=1).fit(X[:2000], y[:2000])
     return lambda rows: fitted.predict(rows)
