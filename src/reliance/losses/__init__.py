@@ -21,6 +21,7 @@ from reliance.losses.functions import (
 )
 from reliance.losses.sequences import binary_cross_entropy, dice, iou, soft_cross_entropy, token_cross_entropy
 from reliance.losses.survival import c_index, cox_likelihood, survival_brier
+from reliance.losses.trimming import trimmed
 
 __all__ = [
     "Loss",
@@ -48,5 +49,6 @@ __all__ = [
     "squared_error",
     "survival_brier",
     "token_cross_entropy",
+    "trimmed",
     "zero_one",
 ]

@@ -33,27 +33,21 @@ from reliance.plans import Plan
 from reliance.results.comparisons import RelativeImportance
 from reliance.results.importance import Importance
 from reliance.results.mapping import Results, one_or_all
-from reliance.samplers import misfit, variables
 from reliance.samplers import residual as samplers
+from reliance.samplers import variables, verdicts
 from reliance.samplers.by_kind import ByKind
 from reliance.samplers.draws import Sampler
 from reliance.samplers.given import Given, as_given
 from reliance.samplers.given import Variables as GivenVariables
+from reliance.samplers.misfit import Check
 from reliance.samplers.scrambling import Scrambler
 from reliance.samplers.variables import Variables
 
-# If the mean, or the spread, of what a line leaves depends on the given columns.
-_REMEDIES = {
-    "relative_importance": (
-        "Choose another sampler in rl.Given: 'residual', 'knn' or 'leaves'",
-        "Choose another sampler in rl.Given: 'knn' or 'leaves'",
-    ),
-    "conditional_model_reliance": (
-        "Pass sampler=rl.samplers.Scrambler(regressor='kernel_ridge')",
-        "Use relative_importance with given='rest' and sampler='knn', or a Scrambler's classifier= for two values",
-    ),
-}
-
+# If the mean, or the spread, of what conditional model reliance leaves depends on the other columns.
+_REMEDIES = (
+    "Pass rl.samplers.Scrambler(regressor='kernel_ridge'), or use relative_importance with given='rest'",
+    "Use relative_importance with given='rest', or a Scrambler's classifier= for two values",
+)
 
 _LEAST_SQUARES = Scrambler()
 
@@ -177,12 +171,12 @@ def relative_importance(
     * Zero says less: the loss may not see the dependence, or the model may not use it.
 
     A feature in its own ``given`` is kept as it is: its importance is 0 by definition. Intervals and tests count that
-    the sampler was estimated. For ``gaussian`` the influence of each row on its coefficients is known (two runs of 4
-    draws give the derivative); for ``leaves`` the strata are taken as they are; for the others the sampler is fitted
-    again without each of 20 groups of rows, so a feature costs 21 times as many evaluations.
+    the sampler was estimated. For ``gaussian`` and ``splines`` the influence of each row on the coefficients is known
+    (two runs of 4 draws give the derivative); for ``leaves`` the strata are taken as they are; for the others the
+    sampler is fitted again without each of 20 groups of rows, so a feature costs 21 times as many evaluations.
 
-    If a straight line, which ``gaussian`` assumes, clearly does not fit a feature, a warning says which sampler to take
-    instead.
+    Every sampler is checked: where what its draws leave of a feature clearly depends on the given columns, the default
+    takes the next sampler, and a warning says so of one that was chosen, or if none is left.
 
     References
     ----------
@@ -224,7 +218,7 @@ def relative_importance(
     sampler = samplers.resolve(asked.sampler)
     if isinstance(sampler, ByKind):
         sampler = replace(sampler, coded=_codes(problem, known))
-    found = _measure(problem, known, training, sampler, plan, compare, sets, method, progress)
+    found = _measure(problem, known, training, sampler, plan, compare, sets, method, progress, None)
     if isinstance(asked.variables, Mapping):
         return one_or_all(found, problem.several)
     alone = {name: result[""] for name, result in found.items()}
@@ -326,8 +320,8 @@ def conditional_model_reliance(
     if sampler.classifier is not None:
         known, sampler = known.with_uniforms(problem.key), replace(sampler, latent=int(known.matrix.shape[1]))
     method = "conditional_model_reliance"
-    by_kind = ByKind(sampler, coded=_codes(problem, known), two_values=False)
-    found = _measure(problem, known, None, by_kind, plan, compare, {"": variables.REST}, method, progress)
+    by_kind = ByKind(sampler, coded=_codes(problem, known), two_values=False, or_numbers=())
+    found = _measure(problem, known, None, by_kind, plan, compare, {"": variables.REST}, method, progress, _REMEDIES)
     return one_or_all({name: result[""] for name, result in found.items()}, problem.several)
 
 
@@ -348,6 +342,7 @@ def _measure(
     sets: dict[str, variables.Given],
     method: str,
     progress: Progress,
+    remedies: tuple[str, str] | None,
 ) -> dict[str, RelativeImportance]:
     """All features given all sets, for each loss by name."""
     units_of(problem, plan)  # units that clusters do not have are an error before the work
@@ -355,8 +350,8 @@ def _measure(
         rows = len(sets) * len(problem.features) * plan.n * plan.columns
         evaluation.expect(rows, cheaper=cheaper(rows, plan))
         base_risks(evaluation, compare)
-        check = misfit.Check(known.matrix if training is None else training)
-        study = Study(evaluation, known, training, sampler, plan, compare, check)
+        check = Check(known.matrix, training, _codes(problem, known))
+        study = Study(evaluation, known, training, sampler, plan, compare, check, remedies is None)
         found_at: dict[tuple[str, int], Measured] = {}
         jobs = [(name, k, known.given(sets[name], f.columns)) for name in sets for k, f in enumerate(problem.features)]
         refits = False
@@ -365,8 +360,7 @@ def _measure(
             case = measured(study, problem.features[k], given, refits)
             found_at[name, k], refits = case, refits or case.replicates is not None
     cases = {name: [found_at[name, k] for k in range(len(problem.features))] for name in sets}
-    measured_cases = [(f.name, case) for part in cases.values() for f, case in zip(problem.features, part, strict=True)]
-    misfit.report([name for name, _ in measured_cases], [case.misfit for _, case in measured_cases], _REMEDIES[method])
+    verdicts.report((case.verdict for part in cases.values() for case in part if case.verdict), remedies)
     found = {}
     for loss, function in enumerate(problem.losses):
         parts = {

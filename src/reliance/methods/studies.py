@@ -33,12 +33,14 @@ from reliance.results import gathered as results
 from reliance.results.comparisons import Influence, jackknife_spread
 from reliance.results.importance import Importance
 from reliance.results.influence import stacked
-from reliance.samplers import sampled_plans
+from reliance.samplers import sampled_plans, verdicts
 from reliance.samplers.by_kind import ByKind
 from reliance.samplers.draws import DonorDraws, Draws, FittedSampler, Residuals, Sampler, ValueDraws
-from reliance.samplers.misfit import Check, Misfit
+from reliance.samplers.misfit import Check
+from reliance.samplers.neighbours import KNN
 from reliance.samplers.scrambling import Thresholds
 from reliance.samplers.variables import Variables
+from reliance.samplers.verdicts import Tried, Verdict, sampler_name
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +55,7 @@ class Measured(NamedTuple):
     training_replicates: Floats | None
     evaluations: int
     route: str
-    misfit: Misfit | None = None
+    verdict: Verdict | None = None
 
 
 class Study(NamedTuple):
@@ -65,15 +67,30 @@ class Study(NamedTuple):
     sampler: Sampler
     plan: Plan
     compare: str
-    check: Check | None = None  # of linear samplers
+    check: Check | None = None
+    advises: bool = False  # whether a better sampler is looked for where one is wrong
 
     @property
     def fitted_on(self) -> Array:
         return self.variables.matrix if self.training is None else self.training
 
-    def sampler_for(self, target: tuple[int, ...]) -> Sampler:
-        """The sampler of these columns, where it depends on them."""
-        return self.sampler.for_target(self.fitted_on, target) if isinstance(self.sampler, ByKind) else self.sampler
+    def chosen(self, feature: Feature, given: tuple[int, ...]) -> tuple[Tried, Verdict]:
+        """The sampler of a feature's columns: the user's, or the first of those for their kind that fits."""
+        target, rows = feature.columns, self.fitted_on
+
+        def draw(sampler: Sampler) -> Tried:
+            fitted, parts = self.drawn(sampler, target, given)
+            wrong = None if self.check is None else self.check(fitted, parts, target, given)
+            return Tried(sampler, parts, wrong)
+
+        several = self.sampler.candidates(rows, target) if isinstance(self.sampler, ByKind) else (self.sampler,)
+        one, tried = verdicts.chosen(several, draw)
+        verdict = Verdict(feature.name, one.name, one.misfit, tried)
+        if not self.advises or not verdicts.is_wrong(one.misfit):
+            return one, verdict
+        coded = self.variables.coded
+        others = (*ByKind(coded=coded).candidates(rows, target), KNN(categorical=coded))
+        return one, verdict._replace(better=verdicts.better(others, tried, draw))
 
     def drawn(self, sampler: Sampler, target: tuple[int, ...], given: tuple[int, ...]) -> tuple[FittedSampler, Draws]:
         """A fitted sampler and its draws for all rows; what is wrong with a column is said with its name."""
@@ -110,25 +127,23 @@ def measured(study: Study, feature: Feature, given: tuple[int, ...], refits: boo
         if refits:
             _check_weighted(study)
         moments = evaluation.moments(evaluation.problem.store, study.plan, piece)
-        replicates, extra = _replicates(study, piece, given, None, study.plan) if refits else (None, 0)
+        replicates, extra = _replicates(study, piece, given, None, study.plan, study.sampler) if refits else (None, 0)
         count = _count(study.plan) + extra
         return Measured(study.plan.part(piece), moments, _no_effect(study), replicates, None, count, "marginal")
-    sampler = study.sampler_for(target)
-    fitted, parts = study.drawn(sampler, target, given)
-    wrong = None if study.check is None else study.check(fitted, target, given)
+    (sampler, parts, _), wrong = study.chosen(piece, given)
     store, plan = _replacement(evaluation.problem, parts, study.plan, piece, None)
     known = isinstance(parts, Residuals) and parts.design is not None
     if isinstance(parts, Residuals | Thresholds) and not known and any(map(has_rows, evaluation.problem.losses)):
         _check_weighted(study)
     _report_alone(parts, feature)
-    moments, route, own = evaluation.moments(store, plan, piece), _route(sampler), plan.part(piece)
+    moments, route, own = evaluation.moments(store, plan, piece), sampler_name(sampler), plan.part(piece)
     if not any(map(has_rows, evaluation.problem.losses)):  # nothing can be said of the error but that of the draws
         return Measured(own, moments, _no_effect(study), None, None, _count(plan), route, wrong)
     effect, extra = _effect(study, parts, piece)
     if effect is not None:
         return Measured(own, moments, effect, None, None, _count(plan) + extra, route, wrong)
-    replicates, extra = _replicates(study, piece, given, parts, plan)
-    trained, more = (None, 0) if study.training is None else _training_replicates(study, piece, given)
+    replicates, extra = _replicates(study, piece, given, parts, plan, sampler)
+    trained, more = (None, 0) if study.training is None else _training_replicates(study, piece, given, sampler)
     return Measured(own, moments, None, replicates, trained, _count(plan) + extra + more, route, wrong)
 
 
@@ -143,10 +158,6 @@ def _no_effect(study: Study) -> Effect:
 
 def _count(plan: Plan) -> int:
     return plan.n * plan.columns
-
-
-def _route(sampler: Sampler) -> str:
-    return type(sampler).__name__.lower()
 
 
 def _replacement(
@@ -205,7 +216,7 @@ def _effect(study: Study, parts: Draws, feature: Feature) -> tuple[Effect | None
 
 
 def _replicates(
-    study: Study, feature: Feature, given: tuple[int, ...], parts: Draws | None, plan: Plan
+    study: Study, feature: Feature, given: tuple[int, ...], parts: Draws | None, plan: Plan, chosen: Sampler
 ) -> tuple[Floats, int]:
     """``(J, L)``: the estimates without each group of rows, the sampler fitted without it; and the evaluations.
 
@@ -223,7 +234,6 @@ def _replicates(
         if given:
             fitted_on = matrix if study.training is None else study.training
             # A sampler may hold something of each evaluated row, such as given strata.
-            chosen = study.sampler_for(feature.columns)
             sampler = chosen.for_rows(kept) if hasattr(chosen, "for_rows") else chosen
             refit = sampler.fit(fitted_on, feature.columns, given).on(matrix)
         if by_plan:
@@ -264,7 +274,7 @@ def _merged(parts: Draws | None, refit: Draws, kept: Indices, gone: Indices) -> 
     )
 
 
-def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...]) -> tuple[Floats, int]:
+def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...], chosen: Sampler) -> tuple[Floats, int]:
     """``(J, L)``: the estimates with the sampler fitted without each group of its own rows; and the evaluations."""
     problem, found, count = study.evaluation.problem, [], 0
     assert study.training is not None
@@ -272,7 +282,7 @@ def _training_replicates(study: Study, feature: Feature, given: tuple[int, ...])
     study.evaluation.advance.expect(len(groups) * _count(study.plan))
     for ids, _ in groups:
         training = problem.xp.take(study.training, _index(problem, ids), axis=0)
-        parts = study.sampler_for(feature.columns).fit(training, feature.columns, given).on(study.variables.matrix)
+        parts = chosen.fit(training, feature.columns, given).on(study.variables.matrix)
         store, plan = _replacement(problem, parts, study.plan, feature, None)
         moments = study.evaluation.moments(store, plan, feature)
         found.append(_estimates(study.evaluation, moments, plan.part(feature), study.compare))

@@ -125,7 +125,7 @@ class AlgorithmReliance(Result):
         if skewed:
             warn(
                 f"the losses of {export.listed(skewed)} are very skewed for {self.n} rows: the interval may cover less "
-                "than its level; more rows help, or a loss with lighter tails"
+                "than its level; more rows help, or a loss with lighter tails: rl.losses.trimmed(...)"
             )
         return found
 

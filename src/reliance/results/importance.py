@@ -207,7 +207,7 @@ class Importance(Result):
                 warn(
                     f"the losses of {export.listed(self._skewed())} are very skewed for {self._sample}: the population "
                     f"interval may cover less than its level, and what it misses is mostly {self._missed()}; more rows "
-                    "help, or a loss with lighter tails"
+                    "help, or a loss with lighter tails: rl.losses.trimmed(...)"
                 )
             return found
         if formulation == "random-variable":

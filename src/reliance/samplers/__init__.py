@@ -6,8 +6,10 @@ three forms: `Residuals`, `ValueDraws` or `DonorDraws`. Which one to take:
 =============  ==================================  ====================================================================
 name           draws                               right if
 =============  ==================================  ====================================================================
-"auto"         by the kind of the feature          the default: "gaussian" for numbers, "leaves" for categories
+"auto"         by the kind of the feature          the default: "gaussian" for numbers, "leaves" for categories; where
+                                                   that is found to be wrong, "splines", then "leaves"
 "gaussian"     linear mean + a donor's residual    the target is linear in the given columns, with the same errors
+"splines"      curved mean + a donor's residual    it is a sum of curves and products of them, with the same errors
 "residual"     smooth mean + a donor's residual    it is a smooth function of them, with the same errors everywhere
 "knn"          a near row's value                  any conditional distribution, few given columns
 "leaves"       the value of a row in the stratum   categories; any conditional distribution that a tree can separate
@@ -22,6 +24,7 @@ from reliance.samplers.neighbours import KNN, Leaves
 from reliance.samplers.regressors import OLS, KernelRidge
 from reliance.samplers.residual import Gaussian, Residual
 from reliance.samplers.scrambling import Scrambler
+from reliance.samplers.splines import Splines
 
 __all__ = [
     "KNN",
@@ -39,6 +42,7 @@ __all__ = [
     "Residuals",
     "Sampler",
     "Scrambler",
+    "Splines",
     "ValueDraws",
     "knockoff_copies",
     "knockoff_filter",

@@ -11,6 +11,7 @@ from reliance._core.kinds import Array
 from reliance.samplers.draws import FittedSampler, Sampler
 from reliance.samplers.neighbours import Leaves
 from reliance.samplers.residual import Gaussian
+from reliance.samplers.splines import Splines
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,22 +28,25 @@ class ByKind:
         Which columns hold such codes; `relative_importance` knows them from the table.
     two_values : bool
         Whether columns of two values are categories, too: a mean plus a residual is neither of the two.
+    or_numbers : tuple of Sampler
+        What is tried of numbers, one after the other, where the sampler before is found to be wrong.
     """
 
     numbers: Sampler = field(default_factory=Gaussian)
     categories: Sampler = field(default_factory=Leaves)
     coded: tuple[int, ...] = ()
     two_values: bool = True
+    or_numbers: tuple[Sampler, ...] = (Splines(), Leaves())
 
-    def for_target(self, X: Array, target: tuple[int, ...]) -> Sampler:
-        """The one that draws these columns."""
-        if set(target) & set(self.coded):
-            return self.categories
+    def candidates(self, X: Array, target: tuple[int, ...]) -> tuple[Sampler, ...]:
+        """Those that may draw these columns, the first one first."""
         two = self.two_values and any(_has_two_values(X, column) for column in target)
-        return self.categories if two else self.numbers
+        if two or set(target) & set(self.coded):
+            return (self.categories,)
+        return (self.numbers, *self.or_numbers)
 
     def fit(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> FittedSampler:
-        return self.for_target(X, target).fit(X, target, given)
+        return self.candidates(X, target)[0].fit(X, target, given)
 
 
 def _has_two_values(X: Array, column: int) -> bool:

@@ -25,8 +25,9 @@ class Given:
         Variables that the model never saw: name -> (n,) or (n, k) array.
     sampler : str or Sampler
         How the feature is drawn given these variables. ``"auto"``: ``"leaves"`` for text, categories, dates and columns
-        of two values, ``"gaussian"`` for other numbers; ``result.routes`` says which it was. ``"gaussian"``:
-        conditional mean plus the residual of a donor row. ``"residual"``: the same with any regressor, cross-fitted.
+        of two values; for other numbers the first of ``"gaussian"``, ``"splines"`` and ``"leaves"`` whose draws pass a
+        check; ``result.routes`` says which it was. ``"gaussian"``: linear mean plus the residual of a donor row.
+        ``"splines"``: the same with a curved mean. ``"residual"``: the same with any regressor, cross-fitted.
         ``"knn"``, ``"leaves"``: the value of a near row, or of a row in the same stratum. ``"knockoffs"``: as in the
         paper, which estimates something else. Or an object with ``fit``: see `reliance.samplers`.
     fit_on : (X_train, context_train), optional

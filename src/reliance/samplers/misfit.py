@@ -1,14 +1,15 @@
-"""Whether a linear sampler is wrong: what is left of a feature must not depend on the columns it was predicted from.
+"""Whether a sampler is wrong: what its draws leave of a feature must not depend on the columns that are given.
 
-A line is the default and often believed. Where the mean is a curve, or the spread changes, donors' residuals are no
-draws given the other columns, and features that a model uses for nothing look important. The test is cheap and made to
-be silent unless it is sure: ranks of the residuals, and of their sizes, against bounded functions of the given columns.
+If a sampler is right, x_i and its draws have the same mean and the same spread, whatever is given in row i. Where they
+do not, features that a model uses for nothing look important. So x_i minus the mean of its draws, and the same for
+squares, are tested against bounded functions of the given columns: ranks, their squares and products, bins, and slopes
+within the strata of a sampler that has some. The test is cheap and made to be silent unless it is sure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -16,72 +17,95 @@ import numpy as np
 from scipy import special
 
 from reliance._core import arrays
-from reliance._core.checks import warn
 from reliance._core.kinds import Array, HostArray
-from reliance._core.words import listed
-from reliance.samplers.draws import FittedSampler, Host
+from reliance.samplers.draws import DonorDraws, Draws, FittedSampler, Host, Thresholds
+from reliance.samplers.leftover import Left, left_by
 
-LEVEL = 1e-3  # of a call: how often one with a right sampler is warned about
-_ROWS = 2048  # that are looked at
 _COLUMNS = 12  # given columns whose products and bins are looked at, those that stand out most
 _BINS = 8
 _ROWS_EACH = 25  # of a bin
+_STRATA = 64  # in which slopes are looked at
 # A row's square in a function, over the mean: with more, one large residual can decide (that of u_j u_k is 9).
 _LEVERAGE = 12.0
 _LEAST_FREEDOM = 10
 
 
 class Misfit(NamedTuple):
-    """p-values that what is left of a feature has the same mean, and the same spread, whatever is given."""
+    """p-values that what is left of a feature has the same mean, and the same spread, whatever is given.
+
+    The shares are of the variance of what is left, and of its squares, that the given columns explain.
+    """
 
     mean: float
     spread: float
+    mean_share: float = 0.0
+    spread_share: float = 0.0
+
+    def passes(self, level: float) -> bool:
+        return 2.0 * min(self.mean, self.spread) >= level
+
+
+class Found(NamedTuple):
+    """Of one response: the p-value, and the share of its variance that is explained."""
+
+    p_value: float
+    share: float
+
+
+_NOTHING = Found(1.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """The rows that samplers are fitted on, and the ranks of their columns, which all features share."""
+    """The evaluated rows, those that samplers are fitted on, and the ranks of their columns, which features share."""
 
     matrix: Array
-    scores: dict[int, Host] = field(default_factory=dict)
+    training: Array | None = None
+    coded: tuple[int, ...] = ()
+    ranks: dict[tuple[int, bool, int], Host] = field(default_factory=dict)
 
-    @property
-    def rows(self) -> HostArray:
-        m = int(self.matrix.shape[0])
-        return np.linspace(0, m - 1, min(m, _ROWS)).astype(np.int64)
+    def __call__(
+        self, fitted: FittedSampler, parts: Draws, target: tuple[int, ...], given: tuple[int, ...]
+    ) -> Misfit | None:
+        """Of a fitted sampler and its draws for the evaluated rows; None where there is nothing to be seen.
 
-    def __call__(self, fitted: FittedSampler, target: tuple[int, ...], given: tuple[int, ...]) -> Misfit | None:
-        """Of a fitted sampler with a linear mean; None for others, and where there is nothing to be seen."""
-        left = getattr(fitted, "linear_residual", lambda rows: None)(self.rows)
-        if left is None or len(self.rows) - len(given) - 2 < _LEAST_FREEDOM:
+        Whatever a sampler has learnt is judged by the rows that it was fitted on: few rows make an error there that is
+        counted, and no misfit. Donors are evaluated rows.
+        """
+        rows = self.matrix
+        if self.training is not None and not isinstance(parts, DonorDraws | Thresholds):
+            rows, parts = self.training, fitted.on(self.training)
+        left = left_by(parts, rows, target, self.coded)
+        if not left or len(left[0].rows) - len(given) - 2 < _LEAST_FREEDOM:
             return None
-        found = [self._column(e, self._host(column), given) for e, column in zip(left.T, target, strict=True)]
-        known = [one for one in found if one is not None]
+        known = [one for one in (self._response(part, rows, given) for part in left) if one is not None]
         if not known:
             return None
-        return Misfit(*(min(1.0, len(known) * min(part)) for part in zip(*known, strict=True)))
+        means, spreads = (min(pairs, key=lambda found: found.p_value) for pairs in zip(*known, strict=True))
+        p = [min(1.0, len(known) * found.p_value) for found in (means, spreads)]
+        return Misfit(p[0], p[1], means.share, spreads.share)
 
-    def _column(self, left: Host, values: Host, given: tuple[int, ...]) -> Misfit | None:
+    def _response(self, left: Left, source: Array, given: tuple[int, ...]) -> tuple[Found, Found] | None:
         # A rounding error depends on what was rounded.
-        if not left.std() > 100.0 * arrays.epsilon(self.matrix) * np.abs(values).max():
+        if not left.own.std() > 100.0 * arrays.epsilon(self.matrix) * left.scale:
             return None
-        own = (left - left.mean()) / left.std()
-        size = own**2 - 1.0  # unlike |e|, hardly moved by the error of the line: the derivative has the mean 0
-        u = np.stack([self._scores(column) for column in given], axis=1)
-        chosen = _outstanding(u, (own, size))
-        z = np.stack([self._host(given[j]) for j in chosen], axis=1)
-        # A line was fitted and says nothing about the mean; of the spread it does.
-        mean = _p_value(own, u[:, chosen], np.linalg.qr(_with_one(z))[0], len(given), linear=False)
-        spread = _p_value(size, u[:, chosen], np.linalg.qr(_with_one(z[:, :0]))[0], len(given), linear=True)
-        return Misfit(mean, spread)
+        u = np.stack([self._scores(source, column, left) for column in given], axis=1)
+        responses = [left.own] if left.size is None else [left.own, left.size]
+        chosen = _outstanding(u, responses)
+        mean = _found(left, left.own, u[:, chosen], len(given))
+        if left.size is None:
+            return mean, _NOTHING
+        # Unlike |e|, squares are hardly moved by the error of the mean: the derivative has the mean 0. But products of
+        # a row's and its donors' errors are in them, whose weights are not those of the mean.
+        alone = replace(left, design=None, weights=None, noise=1.0, strata=None)
+        return mean, _found(alone, left.size, u[:, chosen], len(given))
 
-    def _host(self, column: int) -> Host:
-        return np.asarray(arrays.to_host(self.matrix[:, column])[self.rows], dtype=np.float64)
-
-    def _scores(self, column: int) -> Host:
-        if column not in self.scores:
-            self.scores[column] = _ranks(self._host(column))
-        return self.scores[column]
+    def _scores(self, source: Array, column: int, left: Left) -> Host:
+        key = (column, source is self.matrix, len(left.rows))
+        if key not in self.ranks:
+            values = np.asarray(arrays.to_host(source[:, column])[left.rows], dtype=np.float64)
+            self.ranks[key] = _ranks(values)
+        return self.ranks[key]
 
 
 def _ranks(values: Host) -> Host:
@@ -89,11 +113,6 @@ def _ranks(values: Host) -> Host:
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     middle = np.cumsum(counts) - 0.5 * counts
     return np.asarray(2.0 * middle[which] / len(values) - 1.0)
-
-
-def _with_one(z: Host) -> Host:
-    spread = z.std(axis=0)
-    return np.column_stack([np.ones(len(z)), (z - z.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)])
 
 
 def _outstanding(u: Host, responses: Sequence[Host]) -> HostArray:
@@ -106,30 +125,65 @@ def _outstanding(u: Host, responses: Sequence[Host]) -> HostArray:
     return np.argsort(-np.max(found, axis=0), kind="stable")[:_COLUMNS]
 
 
-def _p_value(response: Host, u: Host, basis: Host, count: int, linear: bool) -> float:
-    """The least p-value of all functions of u beyond the basis, times their number, of ``count`` columns."""
-    left = response - basis @ (basis.T @ response)
-    total, width = float(left @ left), u.shape[1]
-    singles = [u[:, j] * u[:, k] for j, k in combinations(range(width), 2)] + [u[:, j] ** 2 for j in range(width)]
-    singles += [u[:, j] for j in range(width)] if linear else []
+def _found(left: Left, response: Host, u: Host, count: int) -> Found:
+    """The least p-value of all functions of u, times their number, of ``count`` columns, and what that one explains.
+
+    A function psi sees psi'e, and e = (I - W) x is what a sampler with weights W leaves of x: under a right sampler the
+    variance is that of one value times |(I - W)'psi|^2. Of least squares, W is the hat matrix.
+    """
+    width, design = u.shape[1], left.design
+    basis = np.linalg.qr(np.ones((len(u), 1)) if design is None else design)[0]
+    response = response - basis @ (basis.T @ response)
+    # The variance of one value, from e: a row of I - W has the squared length noise.
+    total = float(response @ response) / left.noise
+    freedom = len(u) - (count if design is None else basis.shape[1]) - 1
+    singles = [u[:, j] * u[:, k] for j, k in combinations(range(width), 2)]
+    singles += [u[:, j] ** 2 for j in range(width)] + [u[:, j] for j in range(width)]
     made = np.stack(singles, axis=1)
     made = made - basis @ (basis.T @ made)
-    norms = np.sum(made**2, axis=0)
+    noise = left.adjoint(made)
+    norms, sizes = np.sum(noise**2, axis=0), np.sum(made**2, axis=0)
     # The square of a column of two values is a line, and a function that few rows decide about proves nothing.
-    seen = (norms > 1e-8 * len(u)) & (len(u) * np.max(made**2, axis=0) < _LEVERAGE * norms)
-    explained = np.where(seen, (left @ made) ** 2 / np.where(seen, norms, 1.0), 0.0)
-    freedom = len(u) - count - 1
-    found = [_tail(float(explained.max()), total, 1, freedom - 1)]
+    seen = np.minimum(sizes, norms) > 1e-8 * len(u)
+    seen &= len(noise) * np.max(noise**2, axis=0) < _LEVERAGE * norms
+    explained = np.where(seen, (response @ made) ** 2 / np.where(seen, norms, 1.0), 0.0)
+    best = float(explained.max())
+    found = [Found(_tail(best, total, 1, freedom - 1), best / max(total, 1e-300))]
+    for functions in [_in_bins(u[:, j]) for j in range(width)] + _in_strata(left, u):
+        explained_by, rank = _explained(left, response, functions - basis @ (basis.T @ functions))
+        found.append(Found(_tail(explained_by, total, rank, freedom - rank), explained_by / max(total, 1e-300)))
+    tests = count * (count - 1) // 2 + (3 if left.strata is None else 4) * count
+    least = min(found, key=lambda one: one.p_value)
+    return Found(min(1.0, tests * least.p_value), min(1.0, least.share))
+
+
+def _in_bins(u: Host) -> Host:
+    """``(r, bins)``: which of some bins a row is in."""
     bins = min(_BINS, len(u) // _ROWS_EACH)
-    for j in range(width):
-        cells = np.floor((u[:, j] + 1.0) / 2.0 * bins)
-        leaves = (cells[:, None] == np.arange(bins)[None, :]).astype(np.float64)
-        leaves = leaves[:, _LEVERAGE * leaves.sum(axis=0) >= len(u)]
-        rest = leaves - basis @ (basis.T @ leaves)
-        coefficients, _, rank, _ = np.linalg.lstsq(rest, left, rcond=1e-8)
-        found.append(_tail(float(left @ (rest @ coefficients)), total, int(rank), freedom - int(rank)))
-    tests = count * (count - 1) // 2 + (3 if linear else 2) * count
-    return min(1.0, tests * min(found))
+    cells = np.floor((u + 1.0) / 2.0 * bins)
+    leaves = (cells[:, None] == np.arange(bins)[None, :]).astype(np.float64)
+    return np.asarray(leaves[:, _LEVERAGE * leaves.sum(axis=0) >= len(u)])
+
+
+def _in_strata(left: Left, u: Host) -> list[Host]:
+    """For each column its ranks within each stratum, (r, strata): there the feature is taken to be independent."""
+    if left.strata is None:
+        return []
+    cells = np.unique(left.strata, return_inverse=True)[1]
+    if cells.max() + 1 > _STRATA:
+        return []
+    member = (cells[:, None] == np.arange(cells.max() + 1)[None, :]).astype(np.float64)
+    middle = (u.T @ member) / member.sum(axis=0)  # (q, strata)
+    return [member * (u[:, j, None] - middle[j][None, :]) for j in range(u.shape[1])]
+
+
+def _explained(left: Left, response: Host, functions: Host) -> tuple[float, int]:
+    """N'(A'A)^-1 N of the sums N = psi'e with the variances A'A, A = (I - W)'psi; and its rank."""
+    noise = left.adjoint(functions)
+    values, vectors = np.linalg.eigh(noise.T @ noise)
+    kept = values > 1e-8 * max(float(values.max(initial=0.0)), 1e-8 * len(functions))
+    sums = vectors[:, kept].T @ (functions.T @ response)
+    return float(np.sum(sums**2 / values[kept])), int(kept.sum())
 
 
 def _tail(explained: float, total: float, rank: int, freedom: int) -> float:
@@ -137,16 +191,3 @@ def _tail(explained: float, total: float, rank: int, freedom: int) -> float:
     if rank < 1 or freedom < _LEAST_FREEDOM or not explained > 0.0:
         return 1.0
     return float(special.fdtrc(rank, freedom, explained / rank / max((total - explained) / freedom, 1e-300)))
-
-
-def report(names: Sequence[str], found: Sequence[Misfit | None], remedies: tuple[str, str]) -> None:
-    """Warn about features with a misfit; the remedies are of a wrong mean and of a wrong spread."""
-    known = [(name, one) for name, one in zip(names, found, strict=True) if one is not None]
-    wrong = [[name for name, one in known if 2 * len(known) * one[k] < LEVEL] for k in range(2)]
-    wrong[1] = [name for name in wrong[1] if name not in wrong[0]]  # around a wrong mean every spread is one
-    for what, bad, remedy in zip(Misfit._fields, wrong, remedies, strict=True):
-        if bad:
-            warn(
-                f"a straight line does not fit {listed(dict.fromkeys(bad), 2)}: the {what} of the residuals depends on "
-                f"the given columns, so draws are wrong and useless features may look important. {remedy}"
-            )

@@ -29,6 +29,8 @@ from reliance.samplers.draws import DonorDraws, Host, check_columns, take_column
 _CELLS = 2**21  # distances held at a time
 # Coordinates up to which a k-d tree is faster than all distances.
 _TREE_COLUMNS = 12
+# Rows of a leaf. With 30 of 200 rows a feature changes much within a leaf, and a true null is rejected 10% of the time.
+_FEWEST_MATES, _MOST_MATES = 10, 30
 
 
 def _host_columns(X: Array, columns: tuple[int, ...]) -> Host:
@@ -239,14 +241,15 @@ class Leaves:
         A scikit-learn tree or forest, which is cloned and fitted to predict the target from the given columns on the
         host. None: a decision tree, a classifier if the target is one column of few integers. In a forest each draw
         takes a random tree among those in which the row has leaf-mates, then a leaf-mate.
-    min_leaf : int
+    min_leaf : int or None
         Rows in a leaf, at least, of the default tree. Within a leaf the target is taken to be independent of the
-        given columns: small leaves are closer to that, large ones use more donors.
+        given columns: small leaves are closer to that, large ones use more donors, and follow the noise of the target
+        less. None: a twentieth of the rows, but from 10 to 30.
     """
 
     strata: Strata = None
     tree: object = None
-    min_leaf: int = 30
+    min_leaf: int | None = None
 
     def __post_init__(self) -> None:
         known = self.strata is None or callable(self.strata) or is_array(self.strata) or isinstance(self.strata, list)
@@ -256,7 +259,7 @@ class Leaves:
             raise ValueError("strata and tree are both given: strata are either given or the leaves of the tree")
         if self.tree is not None and not hasattr(self.tree, "apply"):
             raise TypeError(f"tree={shown(self.tree)} has no apply(): pass a scikit-learn tree or forest")
-        if self.min_leaf < 2:
+        if self.min_leaf is not None and self.min_leaf < 2:
             raise ValueError(f"min_leaf={self.min_leaf} leaves a row without a donor: give at least 2")
 
     def fit(self, X: Array, target: tuple[int, ...], given: tuple[int, ...]) -> FittedLeaves:
@@ -277,12 +280,13 @@ class Leaves:
         from sklearn.base import clone, is_classifier
         from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+        least = min(max(len(Z) // 20, _FEWEST_MATES), _MOST_MATES) if self.min_leaf is None else self.min_leaf
         if self.tree is not None:
             tree = clone(self.tree)
         elif T.shape[1] == 1 and _is_categorical(T[:, 0]):
-            tree = DecisionTreeClassifier(min_samples_leaf=self.min_leaf, random_state=0)
+            tree = DecisionTreeClassifier(min_samples_leaf=least, random_state=0)
         else:
-            tree = DecisionTreeRegressor(min_samples_leaf=self.min_leaf, random_state=0)
+            tree = DecisionTreeRegressor(min_samples_leaf=least, random_state=0)
         spread = T.std(axis=0)
         if T.shape[1] > 1 and not is_classifier(tree):  # several targets count equally
             T = T / np.where(spread > 0, spread, 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -28,18 +28,34 @@ from reliance.samplers.draws import (
 )
 from reliance.samplers.knockoffs import Knockoffs
 from reliance.samplers.neighbours import KNN, Leaves
-from reliance.samplers.regressors import OLS, KernelRidge, LinearFit, Regressor, least_squares
+from reliance.samplers.regressors import OLS, KernelRidge, Regressor, least_squares
 
 Estimator = TypeVar("Estimator")
+
+
+class Linear(Protocol):
+    """A least squares fit: of the columns, or of functions of them."""
+
+    @property
+    def bread(self) -> Host: ...
+
+    @property
+    def freedom(self) -> float: ...
+
+    def design(self, Z: Array) -> Array: ...
+
+    def means(self, design: Array) -> Array: ...
 
 
 def resolve(sampler: str | Sampler) -> Sampler:
     """The sampler of a name, or the object itself if it can be fitted."""
     from reliance.samplers.by_kind import ByKind  # which is made of these
+    from reliance.samplers.splines import Splines
 
     named = {
         "auto": ByKind,
         "gaussian": Gaussian,
+        "splines": Splines,
         "residual": Residual,
         "knn": KNN,
         "leaves": Leaves,
@@ -58,7 +74,7 @@ def resolve(sampler: str | Sampler) -> Sampler:
     return sampler
 
 
-def _refuse_categorical(T: Array, target: tuple[int, ...]) -> None:
+def refuse_categorical(T: Array, target: tuple[int, ...]) -> None:
     """A mean plus a residual is no value that a column of two values can have."""
     xp = namespace(T)
     low, high = xp.min(T, axis=0), xp.max(T, axis=0)
@@ -107,7 +123,7 @@ class Gaussian:
         check_columns(X, target, given)
         T = wide(X, target)
         if given:  # without, donors' residuals are deviations from one mean: observed values
-            _refuse_categorical(T, target)
+            refuse_categorical(T, target)
         fit = least_squares(wide(X, given), T, ridge=self.ridge, labels=given, eps=epsilon(X))
         return FittedGaussian(self, X, target, given, fit)
 
@@ -120,11 +136,15 @@ class FittedGaussian:
     X: Array
     target: tuple[int, ...]
     given: tuple[int, ...]
-    fitted: LinearFit
+    fitted: Linear
+    # Whether a row's mean is that of the other rows, where these are the rows of the fit.
+    without_itself: bool = False
 
     def on(self, X: Array) -> Residuals | ValueDraws:
         design, mean, residual = self._parts(X)
         training = None
+        if self.without_itself and X is self.X:
+            mean = mean - self._pull(design) * residual
         if X is not self.X:
             Z, _, left = self._parts(self.X)
             training = (narrow(Z, X), narrow(left, X))
@@ -136,9 +156,17 @@ class FittedGaussian:
         normal = Normal(mean, scale, design, bread, training)
         return ValueDraws(len(self.target), normal_values(mean, scale), normal)
 
-    def linear_residual(self, rows: Indices) -> Host:
-        """What the line leaves of some rows of the fit, (r, g), on the host."""
-        return to_host(self._parts(_rows(self.X, rows))[2])
+    def _pull(self, design: Array) -> Array:
+        """``(n, 1)``: h / (1 - h), by how much of its residual a row moved its own mean, h its leverage.
+
+        With the other rows' mean and residuals as they are, E (x~ - x)^2 is right to the second order in h. A row that
+        is alone (h above 1/2) says little about its own mean, and the others nothing: it counts as if h were 1/2.
+        """
+        xp = namespace(design)
+        bread = from_host(self.fitted.bread, xp, device(design), design.dtype)
+        hat = xp.sum((design @ bread) * design, axis=1) / design.shape[0]
+        hat = xp.minimum(hat, xp.full_like(hat, 0.5))
+        return (hat / (1 - hat))[:, None]
 
     def _parts(self, X: Array) -> tuple[Array, Array, Array]:
         """Design (n, q), means (n, g) and residuals (n, g), in float64."""
@@ -191,7 +219,7 @@ class Residual:
         """The regressions are fitted when the evaluated rows are known."""
         check_columns(X, target, given)
         if given:
-            _refuse_categorical(wide(X, target), target)
+            refuse_categorical(wide(X, target), target)
         if given and X.shape[0] < 2 * self.folds:
             raise ValueError(f"X has {X.shape[0]} rows, too few for folds={self.folds}: give at least {2 * self.folds}")
         return FittedResidual(self, X, target, given)
@@ -214,12 +242,6 @@ class FittedResidual:
         """Without cross-fitting, also on the rows of the fit."""
         mean = self._predict(self.X, X)
         return Residuals(narrow(mean, X), narrow(wide(X, self.target) - mean, X))
-
-    def linear_residual(self, rows: Indices) -> Host | None:
-        """What lines leave of some rows of the fit, (r, g), on the host; None for another regressor."""
-        if not isinstance(self.sampler.regressor, OLS) or not self.given:
-            return None
-        return to_host(wide(self.X, self.target) - self._crossfitted)[rows]
 
     @cached_property
     def _crossfitted(self) -> Array:
