@@ -43,7 +43,8 @@ def importance():
 def algorithm():
     two = np.array([NAN, -INF])
     return AlgorithmReliance(
-        PAIR, two, "ratio", NAN, two, "algorithm", np.stack([two, two, two], 1), two, two, two, 9, 8, 6, "m", "l", "out"
+        *(PAIR, two, "ratio", NAN, two, "algorithm", np.stack([two, two, two], 1), two, two, two),
+        *(9, 8, 2, 6, "m", "l", "out"),
     )
 
 

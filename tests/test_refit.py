@@ -99,9 +99,15 @@ def test_folds_equal_a_literal_loop(compare):
             )
         np.testing.assert_allclose(result.values[j], value, rtol=1e-10)
         np.testing.assert_allclose(result.folds[j], folds, rtol=1e-10)
-        error = np.sqrt((1 / 3 + 20 / 40) * np.var(deviations, ddof=1))
+        h = [
+            a - b if compare == "difference" else (a - value * b) / np.mean(full)
+            for a, b in zip(left, full, strict=True)
+        ]
+        own = np.concatenate(h).var(ddof=1)
+        beyond = max(np.var(deviations, ddof=1) - own / 20, 0)
+        error = np.sqrt((1 + 20 / 40) * own / N + (1 / 3 + 20 / 40) * beyond)
         np.testing.assert_allclose(result.std_error[j], error, rtol=1e-9)
-        quantile = stats.t.ppf(0.95, 2)
+        quantile = stats.t.ppf(0.95, N - 1)
         scale = np.exp(np.array([-1, 1]) * quantile * error / value) * value
         ends = value + np.array([-1, 1]) * quantile * error if compare == "difference" else scale
         np.testing.assert_allclose(result.interval(0.9)[j], ends, rtol=1e-9)
@@ -111,7 +117,7 @@ def test_folds_equal_a_literal_loop(compare):
             np.testing.assert_allclose(rows.std_error[j], changes.std(ddof=1) / np.sqrt(N), rtol=1e-10)
             assert rows.degrees_of_freedom == N - 1
     assert result.target == "algorithm"
-    assert result.degrees_of_freedom == 2
+    assert result.degrees_of_freedom == N - 1
 
 
 def test_an_estimator_is_cloned_and_equals_a_literal_loop():

@@ -14,7 +14,7 @@ from reliance._core import arrays
 from reliance._core.streams import Indices
 from reliance.inference import variance
 from reliance.refit.splits import Split
-from reliance.results.algorithm import AlgorithmReliance, nadeau_bengio
+from reliance.results.algorithm import AlgorithmReliance, crossfitted_error, nadeau_bengio
 
 Floats = NDArray[np.float64]
 
@@ -33,13 +33,17 @@ class Measured(NamedTuple):
 
 
 class Contrast(NamedTuple):
-    """Of one feature: its value, that of each split (J,), the splits' deviations (J,), and the error for the models."""
+    """Of one feature: its value, that of each split (J,), the splits' deviations (J,), and the error for the models.
+
+    ``rows_variance`` is the variance of what single rows add to the error.
+    """
 
     value: float
     folds: Floats
     deviations: Floats
     models_error: float
     models_skewness: float
+    rows_variance: float
 
 
 def measured_rows(parts: Sequence[Split], weights: Floats | None) -> Measured:
@@ -54,8 +58,8 @@ def contrast(without: Floats, given: Floats, at: Measured, compare: str) -> Cont
     """The mean loss without a feature against that with it, both (N,).
 
     With D the paired differences, h_i = (w_i D_i - x u_i) / mean(u) is what row i adds to the error (`variance`), u the
-    weights, or for ratios weights times losses. Its spread over rows is the error for the fitted models; its means over
-    splits are what Nadeau and Bengio's variance is taken of.
+    weights, or for ratios weights times losses. Its spread over rows is the error for the fitted models; with that of
+    its means over splits it is the error for the algorithm.
     """
     w, change, null = at.weights, without - given, inference.null_value(compare)
     unit = w * given if compare == "ratio" else w
@@ -78,6 +82,7 @@ def contrast(without: Floats, given: Floats, at: Measured, compare: str) -> Cont
         deviations=np.bincount(at.split, rows) / size,
         models_error=math.sqrt(spread),
         models_skewness=float(variance.skewness(psi, np.asarray(spread))),
+        rows_variance=float(np.var(rows, ddof=1)),
     )
 
 
@@ -104,7 +109,9 @@ def result_of(
     """The result of p features: losses (N,) of the reference, and of each feature's refits."""
     pairs = [(one, reference) if leave == "out" else (reference, one) for one in refitted]
     found = [contrast(without, given, at, compare) for without, given in pairs]
-    unknown = np.full(len(found), math.nan)
+    unknown, errors = np.full(len(found), math.nan), np.asarray([one.models_error for one in found])
+    deviations = np.stack([one.deviations for one in found])
+    within = np.asarray([one.rows_variance for one in found]) if per_row else None
     return AlgorithmReliance(
         names=tuple(names),
         values=np.asarray([one.value for one in found]),
@@ -112,11 +119,14 @@ def result_of(
         base_risk=inference.risk(reference, at.weights),
         replaced_risk=np.asarray([inference.risk(one, at.weights) for one in refitted]),
         folds=np.stack([one.folds for one in found]),
-        models_error=np.asarray([one.models_error for one in found]) if per_row else unknown,
+        models_error=errors if per_row else unknown,
         models_skewness=np.asarray([one.models_skewness for one in found]) if per_row else unknown,
-        algorithm_error=nadeau_bengio(np.stack([one.deviations for one in found]), at.sizes),
+        algorithm_error=nadeau_bengio(deviations, at.sizes)
+        if within is None
+        else crossfitted_error(errors, deviations, within, at.sizes),
         n=at.distinct,
         models_freedom=at.distinct - 1,
+        algorithm_freedom=at.distinct - 1 if per_row else max(len(at.sizes) - 1, 1),
         leave=leave,
         **fields,
     )

@@ -301,6 +301,7 @@ def _average(
         algorithm_error=jackknife,
         n=int(np.unique(tested).size),
         models_freedom=max(int(np.unique(tested).size) - len(parts), 1),
+        algorithm_freedom=max(len(parts) - 1, 1),
         refits=len(results),
         method=f"cross-validated {first.method}",
         loss=first.loss,

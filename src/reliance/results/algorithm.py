@@ -36,7 +36,7 @@ _KEPT = {
     "compare": files.text("difference", "ratio", "share"),
     "base_risk": files.Kept("number"),
     "target": files.text(*TARGETS),
-    **{name: files.Kept("count") for name in ("n", "models_freedom", "refits")},
+    **{name: files.Kept("count") for name in ("n", "models_freedom", "algorithm_freedom", "refits")},
     "method": files.text(),
     "loss": files.text(),
     "leave": files.text(*_LEAVES),
@@ -67,9 +67,10 @@ class AlgorithmReliance(Result):
     models_error, models_skewness : arrays (p,)
         Standard error, and skewness of the estimate, for the fitted models (nan for a metric without losses of rows).
     algorithm_error : array (p,)
-        Standard error for the algorithm, Nadeau and Bengio's or a jackknife's; nan where it was not measured.
-    n, models_freedom : int
-        Rows measured, and the degrees of freedom that they leave.
+        Standard error for the algorithm: of cross-fitted influence values, Nadeau and Bengio's for a metric without
+        losses of rows, or a jackknife's; nan where it was not measured.
+    n, models_freedom, algorithm_freedom : int
+        Rows measured, and the degrees of freedom of the two errors.
     refits : int
         How many models were fitted.
     method, loss, leave : str
@@ -88,6 +89,7 @@ class AlgorithmReliance(Result):
     algorithm_error: Floats
     n: int
     models_freedom: int
+    algorithm_freedom: int
     refits: int
     method: str
     loss: str
@@ -105,7 +107,7 @@ class AlgorithmReliance(Result):
 
     @property
     def degrees_of_freedom(self) -> int:
-        return self.folds.shape[1] - 1 if self.target == "algorithm" else self.models_freedom
+        return self.algorithm_freedom if self.target == "algorithm" else self.models_freedom
 
     def for_target(self, target: str) -> AlgorithmReliance:
         """The same values with the errors of another target, without a new fit."""
@@ -117,8 +119,8 @@ class AlgorithmReliance(Result):
     def interval(self, level: float = 0.95) -> Floats:
         """Confidence intervals ``(p, 2)`` for the target; ratios on the logarithmic scale.
 
-        "fitted models": from the rows, the hull of the t interval and Hall's. "algorithm": t with J - 1 degrees of
-        freedom.
+        "fitted models": from the rows, the hull of the t interval and Hall's. "algorithm": t with
+        ``degrees_of_freedom``.
         """
         found = self._interval(level)
         skewed = [name for name, g in zip(self.names, self._gamma, strict=True) if abs(g) > _SKEWED]
@@ -236,3 +238,21 @@ def nadeau_bengio(fold_values: Floats, sizes: Sequence[tuple[int, int]]) -> Floa
         return np.full(fold_values.shape[0], math.nan)
     share = np.mean([test / train for train, test in sizes])
     return np.asarray(np.sqrt((1.0 / folds + share) * np.var(fold_values, axis=1, ddof=1)))
+
+
+def crossfitted_error(
+    rows_error: Floats, fold_values: Floats, rows_variance: Floats, sizes: Sequence[tuple[int, int]]
+) -> Floats:
+    """Standard errors (p,) of a mean of cross-fitted influence values; nan for one fold.
+
+    The values of rows have the variance of the estimate to the first order where fits converge (Williamson et al.
+    2023); 1 + n_test / n_train counts that models were fitted on fewer rows. What the folds' means (p, J) vary beyond
+    what their rows explain is the fits' own, and is added as in Nadeau and Bengio's variance.
+    """
+    folds = fold_values.shape[1]
+    if folds < 2:
+        return np.full(fold_values.shape[0], math.nan)
+    share = np.mean([test / train for train, test in sizes])
+    explained = rows_variance * np.mean([1.0 / test for _, test in sizes])
+    beyond = np.maximum(np.var(fold_values, axis=1, ddof=1) - explained, 0.0)
+    return np.asarray(np.sqrt((1.0 + share) * rows_error**2 + (1.0 / folds + share) * beyond))
