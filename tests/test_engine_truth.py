@@ -284,7 +284,7 @@ def writer(seen, column: int, when: str):
         if when == "first":
             replaced = replaced & (np.cumsum(replaced) == 1)
         if replaced.any():
-            Z[int(np.flatnonzero(replaced)[0]), column] = 5.0
+            Z[int(np.flatnonzero(replaced)[-1]), column] = 5.0
         return answer
 
     return model
@@ -292,17 +292,20 @@ def writer(seen, column: int, when: str):
 
 @pytest.mark.parametrize("column", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
-@pytest.mark.parametrize("method", ["pairs", "draws", "blocks"])
+@pytest.mark.parametrize("method", ["pairs", "draws", "blocks", "together"])
 def test_writing_into_replaced_rows_is_refused(kind, column, method):
+    """Features may share a block: the writer then changes a row of each call, in a column that is not replaced."""
     X = data(n=12)
     y = X[:, 2]
-    model = writer({tuple(row) for row in X.tolist()}, column, "first")
-    settings = {"run": rl.Run(block=(5, 3))} if method == "blocks" else {}
+    model = writer(
+        {tuple(row) for row in X.tolist()}, column, "last" if method == "together" and not column else "first"
+    )
+    run = {"pairs": rl.Run(block=(12, 12)), "draws": rl.Run(block=(12, 3)), "blocks": rl.Run(block=(5, 3))}.get(method)
 
     def measured(model, *arrays):
         if method == "draws":
-            return rl.permutation_importance(model, *arrays, draws=3, rng=0).values
-        return reliance(model, *arrays, **settings).values
+            return rl.permutation_importance(model, *arrays, draws=3, rng=0, run=run).values
+        return reliance(model, *arrays, run=run).values
 
     arrays = X, y
     if kind == "torch":

@@ -131,3 +131,36 @@ def test_blocks_are_filled_to_the_size_asked_for(batch):
     result = METHODS["all"](model, X, X[:, 1], run=rl.Run(block=(4, batch)))
     assert result.block == (4, batch)
     assert set(sizes[2:]) == {4 * batch}
+
+
+@pytest.mark.parametrize("plan", ["draws", "all"])
+def test_features_share_calls_while_their_tables_are_small(plan, backend):
+    """Five features in two calls, of three tables and of two, and in one call each: the same to rounding."""
+    rng, sizes = np.random.default_rng(0), []
+    X, y, weights, names = rng.normal(size=(8, 5)), rng.normal(size=8), rng.uniform(1, 2, 8), ["squared_error", "rmse"]
+    slopes = backend.asarray(np.asarray([1.0, -2.0, 0.0, 0.5, 3.0]))
+
+    def model(x):
+        sizes.append(x.shape[0])
+        return (x * slopes) @ slopes
+
+    def measured(run):
+        sizes.clear()
+        arrays = [backend.asarray(a) for a in (X, y)]
+        options = {"loss": names, "weights": backend.asarray(weights), "run": run, "compare": "difference"}
+        if plan == "draws":
+            return rl.permutation_importance(model, *arrays, draws=rl.Draws(4, design="shifts"), rng=0, **options)
+        return rl.model_reliance(model, *arrays, route="plain", **options)
+
+    cells = 8 * (8 if plan == "all" else 4)
+    shared = measured(rl.Run(block=3 * cells))
+    if backend.kind != "jax":  # which counts the traces
+        assert sizes[-2:] == [3 * cells, 2 * cells]
+    alone = measured(rl.Run(block=(8, cells // 8)))
+    if backend.kind != "jax":
+        assert sizes[-5:] == 5 * [cells]
+    for name in names:
+        for field in ("values", "std_error", "replaced_risk"):
+            one, other = getattr(shared[name], field), getattr(alone[name], field)
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+        assert shared[name].values[2] == 0.0

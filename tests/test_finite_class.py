@@ -11,7 +11,7 @@ import pytest
 
 import reliance as rl
 from reliance._core.streams import resolve_key
-from reliance.engine import executors
+from reliance.engine import executors, traced
 from reliance.rashomon import finite
 
 N = 14
@@ -222,7 +222,7 @@ def test_classifiers(loss, text):
 def counted(monkeypatch):
     """How many blocks the engine fills."""
     blocks = []
-    for executor in (executors.InPlace, executors.Traced):
+    for executor in (executors.InPlace, traced.Traced):
         own = executor.fill
 
         def fill(self, rows, tile, own=own):

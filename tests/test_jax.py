@@ -238,8 +238,8 @@ SHARDED = """
         problem = prepare(model, X, y, loss=loss, run=Run(block=block), rng=1)
         call = executors.Caller(problem.model)
         base = base_pass(problem, call)
-        shape = blocks.planned_shape(problem, plan, base, call, problem.features)
-        return problem, base, call, blocks.make_executor(problem, plan, base, call, shape)
+        shape, together = blocks.planned(problem, plan, base, call, problem.features)
+        return problem, base, call, blocks.make_executor(problem, plan, base, call, shape, together)
 
     def share(plan, shape, index):
         # An eighth of the rows of all pairs, or of the draws, along the edges of tiles.

@@ -137,13 +137,20 @@ def is_accelerator(xp: Namespace, dev: Device) -> bool:
     return False
 
 
-def cpu_call_rows(xp: Namespace) -> int:
+# Of the rows of a call of torch on a CPU.
+_CALL_BYTES = 2**19
+
+
+def cpu_call_rows(xp: Namespace, row_bytes: int) -> int:
     """With how many rows a model is best called on a CPU: measured on a 32-128-128-1 network, `benchmarks/engine.py`.
 
-    NumPy's temporaries should stay below the size at which memory comes from the system each time; XLA fuses and
-    spreads a whole block over the cores by itself.
+    Temporaries should stay below the size at which memory comes from the system each time. Those of NumPy are as small
+    as its functions; networks of torch that read long rows, such as images, have activations of many times their
+    size: on rows of 3 kB, calls of 128 took a third of the time of calls of 2048. XLA fuses and spreads a whole block
+    over the cores by itself.
     """
-    return {"numpy": 512, "jax": 16384}.get(backend(xp), 2048)
+    own = min(2048, max(8, _CALL_BYTES // max(row_bytes, 1)))
+    return {"numpy": 512, "jax": 16384}.get(backend(xp), own)
 
 
 def real_dtypes(xp: Namespace, dev: Device) -> dict[str, DType]:

@@ -14,17 +14,20 @@ from reliance._core import arrays
 from reliance._core.arrays import Array
 from reliance._core.kinds import HostArray
 from reliance.data.features import Feature
-from reliance.engine.executors import Base, Caller, InPlace, Opened, Traced
+from reliance.engine.executors import Base, Caller, InPlace, Opened
 from reliance.engine.kernels import Part
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Accumulator, Layout, Moments
-from reliance.engine.shapes import block_rows, fixed_bytes, tile_shape
+from reliance.engine.shapes import block_rows, even, fixed_bytes, tile_shape
+from reliance.engine.traced import Traced
 from reliance.losses.functions import Loss, Metric
 from reliance.losses.outputs import is_whole
 from reliance.models.calling import changes_input, name_of
 from reliance.plans import Plan, Tile
 
 Shape: TypeAlias = tuple[int, int]
+# Features, their tile, and its sums on the device.
+Waiting: TypeAlias = tuple[tuple[Feature, ...], Opened, Array]
 # Sums that wait on the device before they are fetched.
 _MOST_PENDING = 4096
 
@@ -37,25 +40,35 @@ class Evaluated:
     block: tuple[int, int]
 
 
-def planned_shape(problem: Problem, plan: Plan, base: Base, call: Caller, features: tuple[Feature, ...]) -> Shape:
-    """Rows and columns of a block for some features: what sizes, memory and the user's ``block`` ask for."""
+def planned(problem: Problem, plan: Plan, base: Base, call: Caller, features: tuple[Feature, ...]) -> tuple[Shape, int]:
+    """Rows and columns of a feature's block, and how many of some features share one: by sizes, memory and ``block``.
+
+    Where one feature's table needs but a part of a block, the model is called with several of them at once.
+    """
     fixed = fixed_bytes(problem, plan, len(features), base.output_bytes)
     rows = block_rows(problem, base.output_bytes, fixed)
     if problem.block == "tune":
         rows = _tuned_rows(problem, plan, base, call, features[0], rows)
-    return tile_shape(problem, plan, rows)
+    shape = tile_shape(problem, plan, rows)
+    alone = isinstance(problem.block, tuple) or not problem.store.shares
+    return shape, 1 if alone else even(len(features), max(1, rows // (shape[0] * shape[1])))
 
 
-def make_executor(problem: Problem, plan: Plan, base: Base, call: Caller, shape: Shape) -> InPlace | Traced:
+def make_executor(
+    problem: Problem, plan: Plan, base: Base, call: Caller, shape: Shape, together: int = 1
+) -> InPlace | Traced:
     """The executor of the backend, with the planned block, halved until it can be allocated."""
     if not problem.store.in_place:
         return Traced(problem, plan, base, shape, call)
     while True:
         try:
-            return InPlace(problem, plan, base, shape, call)
+            return InPlace(problem, plan, base, shape, call, together)
         except Exception as error:
-            if not arrays.is_out_of_memory(error) or shape == (1, 1):
+            if not arrays.is_out_of_memory(error) or (shape, together) == ((1, 1), 1):
                 raise
+            if together > 1:
+                together = (together + 1) // 2
+                continue
             b, d = shape
             shape = ((b + 1) // 2, d) if b >= d else (b, (d + 1) // 2)
 
@@ -66,7 +79,8 @@ def accumulate(
     """Sums over a part of a plan's table: those of disjoint parts can be merged."""
     plan, height = executor.plan, executor.capacity[0]
     sums: dict[str, tuple[Accumulator, ...]] = {}
-    pending: list[tuple[Feature, Opened, Array]] = []
+    groups = [features[k : k + executor.together] for k in range(0, len(features), executor.together)]
+    pending: list[Waiting] = []
     strip: range | None = None
     for tile in plans.tiles(plan, executor.capacity, part):
         if pending and (tile.rows != strip or not plan.rectangular or len(pending) > _MOST_PENDING):
@@ -78,14 +92,15 @@ def accumulate(
         for top in tops:
             rows = range(top, min(top + height, tile.rows.stop))
             executor.fill(rows, tile)
-            for feature in features:
+            for some in groups:
                 if len(tops) == 1:
-                    pending.append((feature, opened, executor.step(rows, opened, feature)))
+                    pending.append((some, opened, executor.step(rows, opened, some)))
                 else:
-                    parts.setdefault(feature.name, []).append(executor.keep(executor.part(rows, opened, feature)))
+                    own = parts.setdefault(some[0].name, [])
+                    own.append(executor.keep(executor.part(rows, opened, some)))
                     if top == tops[-1]:
-                        pending.append((feature, opened, executor.join(parts.pop(feature.name), opened)))
-                advance(len(rows) * len(tile.columns))
+                        pending.append((some, opened, executor.join(parts.pop(some[0].name), opened)))
+                advance(len(some) * len(rows) * len(tile.columns))
     _collect(executor, part, sums, pending, done=True)
     return sums
 
@@ -102,20 +117,21 @@ def _collect(
     executor: InPlace | Traced,
     part: Tile,
     sums: dict[str, tuple[Accumulator, ...]],
-    pending: list[tuple[Feature, Opened, Array]],
+    pending: list[Waiting],
     done: bool = False,
 ) -> None:
     """Fetch the waiting sums, once, and with them whether the model left its rows as they were; add them."""
     intact = executor.intact(done)
-    packed = [line for _, _, line in pending]
-    flag = [] if intact is None else [executor.problem.xp.astype(intact, packed[0].dtype)]
-    fetched = arrays.fetch([*packed, *flag])
+    waiting = [lines for _, _, lines in pending]
+    flag = [] if intact is None else [executor.problem.xp.astype(intact, waiting[0].dtype)]
+    fetched = arrays.fetch([*waiting, *flag])
     if flag and not fetched.pop():
         raise changes_input(executor.problem.model)
     layouts = tuple(Layout.of(executor.plan, is_whole(function)) for function in executor.problem.losses)
-    for (feature, opened, _), line in zip(pending, fetched, strict=True):
-        found = unpacked(executor.problem, feature.name, layouts, opened.tile, line, opened.shape)
-        include(sums, feature.name, found, part)
+    for (features, opened, _), packed in zip(pending, fetched, strict=True):
+        for feature, line in zip(features, packed.reshape(len(features), -1), strict=True):
+            found = unpacked(executor.problem, feature.name, layouts, opened.tile, line, opened.shape)
+            include(sums, feature.name, found, part)
     pending.clear()
 
 
@@ -181,6 +197,6 @@ def _tuned_rows(problem: Problem, plan: Plan, base: Base, call: Caller, feature:
 def _seconds(executor: InPlace | Traced, rows: range, opened: Opened, feature: Feature, whole: bool) -> float:
     """Of one block, until its result is on the host."""
     start = time.perf_counter()
-    done = executor.step(rows, opened, feature) if whole else executor.part(rows, opened, feature).moved
+    done = executor.step(rows, opened, (feature,)) if whole else executor.part(rows, opened, (feature,)).moved
     arrays.to_host(done)
     return time.perf_counter() - start

@@ -1,6 +1,7 @@
-"""Filling blocks, calling the model on them and summing a tile: in place where arrays can be written, traced on JAX.
+"""Filling blocks, calling the model on them and summing a tile: in place, where arrays can be written.
 
-Both executors have `step` for a tile of one block, `part` and `join` for one of several, by the functions of `kernels`.
+This executor and that of JAX, `traced`, have `step` for a tile of one block, `part` and `join` for one of several, by
+the functions of `kernels`. Several features share a block, and the calls of the model, if each needs but a part of it.
 """
 
 from __future__ import annotations
@@ -20,18 +21,16 @@ from reliance._core.checks import warn
 from reliance._core.kinds import HostArray
 from reliance.data.features import Feature
 from reliance.engine import kernels
-from reliance.engine.kernels import Block, Lending, Operands, Part, Predict, RowShape
-from reliance.engine.places import Lenders, RowsAtPlaces, padded, padded_users
+from reliance.engine.kernels import Block, Lending, Part, Predict, RowShape
+from reliance.engine.places import Lenders
 from reliance.engine.problems import Problem
+from reliance.engine.store_protocol import StoreBlock
 from reliance.losses.functions import Loss, Metric
 from reliance.models.calling import Model, check_prediction, name_of
 from reliance.plans import Plan, Tile
 
 Answer = TypeVar("Answer")
-# Of traced functions: arrays of all losses; own predictions and slack; donors and their order; what sums depend on.
-Several: TypeAlias = tuple[Array, ...]
-Own: TypeAlias = tuple[Array, Array]
-Borrowed: TypeAlias = tuple[Array, Array | None]
+# What sums depend on besides losses.
 Summed: TypeAlias = tuple[Array | None, Array | None, Lending | None, Array | None]
 
 
@@ -169,14 +168,19 @@ class Opened(NamedTuple):
 
 
 class InPlace:
-    """NumPy, torch, CuPy: one buffer, of which only the replaced columns are rewritten."""
+    """NumPy, torch, CuPy: one buffer, of which only the replaced columns are rewritten.
 
-    def __init__(self, problem: Problem, plan: Plan, base: Base, shape: tuple[int, int], call: Caller) -> None:
+    It has a slot for each of the ``together`` features that share it: the same rows, in which that one is replaced.
+    """
+
+    def __init__(
+        self, problem: Problem, plan: Plan, base: Base, shape: tuple[int, int], call: Caller, together: int = 1
+    ) -> None:
         self.problem, self.plan, self.base, self.call = problem, plan, base, call
-        self.capacity = shape
-        self.buffer = problem.store.allocate(shape[0] * shape[1])
+        self.capacity, self.together = shape, together
+        self.buffer = problem.store.allocate(together * shape[0] * shape[1])
         self.filled: tuple[range, int] | None = None
-        self.replaced: Feature | None = None
+        self.replaced: list[Feature | None] = []  # of each slot that is filled
         self.kept: Array | None = None
         self.lenders = Lenders(problem.store, plan, self._upload)
 
@@ -195,27 +199,31 @@ class InPlace:
         return Opened(tile, shape, None, None, Lending(self._upload(users.flat), bounds), contrasts)
 
     def fill(self, rows: range, tile: Tile) -> None:
-        """Repeat the rows in the buffer, unless they are there already, and get their donors."""
+        """Make room for the rows in the buffer, unless they are there already, and get their donors."""
         d = len(tile.columns)
         if self.filled != (rows, d):
             self._check_all()
-            self.problem.store.repeat(self.buffer, rows, d)
-            self.filled, self.replaced = (rows, d), None
-            self.own, self.slack, *self.targets = (
-                kernels.repeat_rows(a[rows.start : rows.stop, ...], d)
-                for a in (self.base.predictions, self.base.slack, *self.base.targets)
+            self.slots = self.problem.store.slots(self.buffer, self.together, len(rows) * d)
+            self.filled, self.replaced = (rows, d), []
+            self.own, self.slack = (
+                kernels.repeat_rows(a[rows.start : rows.stop, ...], d) for a in (self.base.predictions, self.base.slack)
+            )
+            self.targets = tuple(
+                kernels.repeat_rows(t[rows.start : rows.stop, ...], d, self.together) for t in self.base.targets
             )
         donors = self.plan.donors(rows, tile.columns)
         numbers = donors if isinstance(donors, range) else self._upload(donors)
         self.donors = self.problem.store.replacements(rows, numbers)
 
-    def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
-        """What is kept of one block's predictions."""
-        shape = (len(rows), opened.shape[1])
-        predictions = self._predict(rows, shape[1], feature)
-        kept = kernels.answers(self.problem.losses, self.targets, predictions, shape)
-        moved = kernels.movement(predictions, self.own, self.slack)
-        return Part(kept, moved, kernels.is_valid(self.problem.losses, predictions))
+    def part(self, rows: range, opened: Opened, features: tuple[Feature, ...]) -> Part:
+        """What is kept of one block's predictions: of several features along a first axis."""
+        stack, shape = features[1:] and (len(features),), (len(rows), opened.shape[1])
+        predictions = self._predict(rows, shape[1], features)
+        targets = tuple(t[: predictions.shape[0], ...] for t in self.targets)
+        kept = kernels.answers(self.problem.losses, targets, predictions, (*stack, *shape))
+        predictions = self.problem.xp.reshape(predictions, (*stack, -1, *predictions.shape[1:]))
+        moved = kernels.movement(predictions, self.own, self.slack, stacked=bool(stack))
+        return Part(kept, moved, kernels.is_valid(self.problem.losses, predictions, stacked=bool(stack)))
 
     def keep(self, part: Part) -> Part:
         """A copy that survives the next block: a model may return a view of its input."""
@@ -229,9 +237,9 @@ class InPlace:
         weights = None if self.base.weights is None else self.base.weights[start:stop]
         return kernels.join(self.problem.losses, targets, base, weights, parts, *opened.summed)
 
-    def step(self, rows: range, opened: Opened, feature: Feature) -> Array:
-        """The sums of a tile that is one block."""
-        return self.join([self.part(rows, opened, feature)], opened)
+    def step(self, rows: range, opened: Opened, features: tuple[Feature, ...]) -> Array:
+        """The sums of a tile that is one block, of several features one line below the other."""
+        return self.join([self.part(rows, opened, features)], opened)
 
     def intact(self, done: bool) -> Array | None:
         """0-d bool on the device: the model has not changed its input, as far as was looked; None: nobody looked.
@@ -247,147 +255,30 @@ class InPlace:
     def _check_all(self) -> None:
         if self.filled is None:
             return
-        if self.replaced is not None:
-            self.problem.store.restore(self.buffer, *self.filled, self.replaced)
-        self._check(*self.filled, None)
+        for slot, replaced in zip(self.slots, self.replaced, strict=False):
+            if replaced is not None:
+                self.problem.store.restore(slot, *self.filled, replaced)
+            self._check(slot, *self.filled, None)
 
-    def _check(self, rows: range, d: int, feature: Feature | None) -> None:
-        same = self.problem.store.holds(self.buffer, rows, d, feature)
+    def _check(self, slot: StoreBlock, rows: range, d: int, feature: Feature | None) -> None:
+        same = self.problem.store.holds(slot, rows, d, feature)
         if same is not None:
             self.kept = same if self.kept is None else self.problem.xp.logical_and(self.kept, same)
 
-    def _predict(self, rows: range, d: int, feature: Feature) -> Array:
+    def _predict(self, rows: range, d: int, features: tuple[Feature, ...]) -> Array:
         store = self.problem.store
-        if self.replaced is not None and self.replaced is not feature:
-            store.restore(self.buffer, rows, d, self.replaced)
-            self._check(rows, d, feature)
-        self.lenders(feature).swap(self.buffer, rows, d, feature, self.donors)
-        self.replaced = feature
-        return self.call(store.model_input(self.buffer, len(rows) * d))
+        for number, (slot, feature) in enumerate(zip(self.slots, features, strict=False)):
+            if number == len(self.replaced):
+                store.repeat(slot, rows, d)
+                self.replaced.append(None)
+            before = self.replaced[number]
+            if before is not None and before is not feature:
+                store.restore(slot, rows, d, before)
+                self._check(slot, rows, d, feature)
+            self.lenders(feature).swap(slot, rows, d, feature, self.donors)
+            self.replaced[number] = feature
+        return self.call(store.model_input(self.buffer, len(features) * len(rows) * d))
 
     def _upload(self, values: HostArray) -> Array:
         xp, dev = self.problem.xp, self.problem.device
         return arrays.from_host(values, xp, dev, arrays.sum_dtype(xp, dev) if values.dtype.kind == "f" else None)
-
-
-class Traced:
-    """JAX: a tile is one pure function of the data, compiled once for a tile shape and shared by features and calls.
-
-    Which columns are replaced is an operand. Tiles at the edges are padded to the common shape and masked.
-    """
-
-    def __init__(self, problem: Problem, plan: Plan, base: Base, shape: tuple[int, int], call: Caller) -> None:
-        self.problem, self.plan, self.base, self.call = problem, plan, base, call
-        self.capacity = shape
-        self.last: tuple[Feature, Operands] | None = None
-        self.orders = RowsAtPlaces(plan, self._upload)
-
-    def open(self, tile: Tile) -> Opened:
-        b, d = self.capacity
-        if self.plan.rectangular:
-            mask, counts = np.zeros((b, d), dtype=bool), self.plan.counts(tile.columns)
-            inside = self.plan.mask(tile)
-            mask[: len(tile.rows), : len(tile.columns)] = True if inside is None else inside
-            if counts is not None:
-                counts = self._upload(np.pad(counts, (0, d - len(counts))))
-            return Opened(tile, (b, d), self._upload(mask), counts, None)
-        mask = self._upload((np.arange(d) < len(tile.columns))[None, :])
-        if not self.plan.lends:
-            return Opened(tile, (self.plan.n, d), mask, None, None)
-        users = self.plan.users(tile.columns)
-        index = self._upload(padded_users(users, self.plan.n, len(tile.columns), d))
-        bounds = None if users.bounds is None else self._upload(users.bounds)
-        signs = self.plan.contrasts(tile)
-        sides = ((0, 0), (0, d - len(tile.columns)))
-        contrasts = None if signs is None else self._upload(np.pad(signs.astype(np.float64), sides))
-        return Opened(tile, (self.plan.n, d), mask, None, Lending(index, bounds), contrasts)
-
-    def fill(self, rows: range, tile: Tile) -> None:
-        b, d = self.capacity
-        inside = np.asarray(self.plan.donors(rows, tile.columns))
-        short = (b - len(rows), d - len(tile.columns), 0)
-        sides = short[1:2] if inside.ndim == 1 else short[: inside.ndim]
-        donors = self._upload(np.pad(inside, [(0, side) for side in sides], mode="edge"))
-        self.rows, self.donors = self._upload(padded(rows, b)), self.problem.store.replacements(rows, donors)
-
-    def part(self, rows: range, opened: Opened, feature: Feature) -> Part:
-        return self._run(_traced_part, self._data(feature))
-
-    def intact(self, done: bool) -> None:
-        """Arrays of JAX cannot be changed."""
-
-    def keep(self, part: Part) -> Part:
-        if self.call.traceable:
-            return part
-        return part._replace(kept=tuple(self.problem.xp.asarray(k, copy=True) for k in part.kept))
-
-    def join(self, parts: list[Part], opened: Opened) -> Array:
-        base = self.base
-        return self._run(_traced_join, (base.targets, base.losses, base.weights, parts, opened.summed))
-
-    def step(self, rows: range, opened: Opened, feature: Feature) -> Array:
-        base = self.base
-        return self._run(_traced_step, (*self._data(feature), base.losses, base.weights, opened.summed))
-
-    def _data(self, feature: Feature) -> tuple[object, ...]:
-        if self.last is None or self.last[0] is not feature:
-            self.last = (feature, self.problem.store.operands(feature))
-        own = (self.base.predictions, self.base.slack)
-        return self.last[1], own, self.base.targets, self.rows, (self.donors, self.orders(feature))
-
-    def _run(self, function: Callable[..., Answer], data: tuple[object, ...]) -> Answer:
-        store = self.problem.store
-        context = Context(self.problem.losses, store.shape, switched=store.switched)
-        return self.call.run(function, context, self.capacity[0] * self.capacity[1], data)
-
-    def _upload(self, values: HostArray) -> Array:
-        xp = self.problem.xp
-        kinds = {"i": arrays.index_dtype(xp), "f": arrays.sum_dtype(xp, self.problem.device)}
-        dtype = kinds.get(values.dtype.kind)
-        return arrays.from_host(values, xp, self.problem.device, dtype)
-
-
-def _traced_part(
-    context: Context, predict: Predict, operands: Operands, own: Own, targets: Several, rows: Array, borrowed: Borrowed
-) -> Part:
-    assert context.switched is not None
-    xp = arrays.namespace(rows)
-    donors, order = borrowed
-    donors = donors if order is None else kernels.at_places(order, donors)
-    b, d = rows.shape[0], donors.shape[min(1, donors.ndim - 1)]  # donors (d,) or (b, d), values (b, d, g)
-    predictions = predict(kernels.shaped(context.switched(operands, rows, donors), context.shape))
-    repeated = tuple(kernels.repeat_rows(xp.take(t, rows, axis=0), d) for t in targets)
-    kept = kernels.answers(context.losses, repeated, predictions, (b, d))
-    own, slack = (kernels.repeat_rows(xp.take(a, rows, axis=0), d) for a in own)
-    return Part(kept, kernels.movement(predictions, own, slack), kernels.is_valid(context.losses, predictions))
-
-
-def _traced_join(
-    context: Context,
-    predict: Predict,
-    targets: Several,
-    base: Several,
-    weights: Array | None,
-    parts: list[Part],
-    summed: Summed,
-) -> Array:
-    return kernels.join(context.losses, targets, base, weights, parts, *summed)
-
-
-def _traced_step(
-    context: Context,
-    predict: Predict,
-    operands: Operands,
-    own: Own,
-    targets: Several,
-    rows: Array,
-    borrowed: Borrowed,
-    base: Several,
-    weights: Array | None,
-    summed: Summed,
-) -> Array:
-    xp = arrays.namespace(rows)
-    part = _traced_part(context, predict, operands, own, targets, rows, borrowed)
-    targets, base = (tuple(xp.take(a, rows, axis=0) for a in arrays) for arrays in (targets, base))
-    weights = None if weights is None else xp.take(weights, rows)
-    return kernels.join(context.losses, targets, base, weights, [part], *summed)

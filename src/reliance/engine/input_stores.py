@@ -94,6 +94,10 @@ class InputStore(Resident):
     def allocate(self, rows: int) -> tuple[Array, ...]:
         return tuple(store.allocate(rows) for store in self.stores)
 
+    def slots(self, block: tuple[Array, ...], count: int, rows: int) -> list[tuple[Array, ...]]:
+        own = [store.slots(part, count, rows) for store, part in zip(self.stores, block, strict=True)]
+        return list(zip(*own, strict=True))
+
     def replacements(self, rows: range, numbers: range | Array) -> range | Array:
         return numbers
 

@@ -40,11 +40,11 @@ def taken(rows: Block, index: Array) -> Block:
     return namespace(rows).take(rows, index, axis=0)
 
 
-def repeat_rows(x: Array, d: int) -> Array:
-    """``(b, ...) -> (b * d, ...)``: each row d times, its copies side by side."""
+def repeat_rows(x: Array, d: int, times: int = 1) -> Array:
+    """``(b, ...) -> (times * b * d, ...)``: each row d times, its copies side by side; all of it several times."""
     xp = namespace(x)
     b = x.shape[0]
-    return xp.reshape(xp.broadcast_to(x[:, None, ...], (b, d, *x.shape[1:])), (b * d, *x.shape[1:]))
+    return xp.reshape(xp.broadcast_to(x[None, :, None, ...], (times, b, d, *x.shape[1:])), (-1, *x.shape[1:]))
 
 
 def switched_rows(X: Array, rows: Array, donors: Array, columns: Array, lenders: Array | None = None) -> Array:
@@ -161,21 +161,30 @@ def answers(
     return tuple(kept)
 
 
-def movement(predictions: Array, own: Array, slack: Array) -> Array:
+def movement(predictions: Array, own: Array, slack: Array, stacked: bool = False) -> Array:
     """0-d, on the device: by how much a prediction moved beyond its slack, at most; NaN or inf if one is not finite.
 
     ``own`` are the rows' own predictions, ``slack (m, 1, ...)`` what rounding may do to them. Of labels: 1 if any
-    changed, 0 if none did.
+    changed, 0 if none did. ``stacked``: predictions are of several features along a first axis, and so is the answer.
     """
     xp = namespace(predictions)
+    over = tuple(range(1, predictions.ndim)) if stacked else None
     if is_floating(xp, predictions.dtype):
-        return xp.max(xp.abs(predictions - own) - slack)
-    return xp.astype(xp.any(predictions != own), xp.float32)
+        return xp.max(xp.abs(predictions - own) - slack, axis=over)
+    return xp.astype(xp.any(predictions != own, axis=over), xp.float32)
 
 
-def is_valid(functions: Sequence[Loss | Metric], predictions: Array) -> Array | None:
-    """0-d bool on the device: the predictions are such as the losses require; None if they require nothing."""
+def is_valid(functions: Sequence[Loss | Metric], predictions: Array, stacked: bool = False) -> Array | None:
+    """0-d bool on the device: the predictions are such as the losses require; None if they require nothing.
+
+    ``stacked``: predictions are of several features along a first axis, and so is the answer.
+    """
     xp = namespace(predictions)
+    if all(function.valid is None for function in functions):
+        return None
+    if stacked:
+        each = (is_valid(functions, predictions[k, ...]) for k in range(predictions.shape[0]))
+        return xp.stack([one for one in each if one is not None])
     valid = None
     for function in functions:
         if function.valid is not None:
@@ -203,20 +212,21 @@ class Lending(NamedTuple):
 
 
 def donor_sums(changes: Array, lending: Lending) -> Array:
-    """``(n, d) -> (n,)``: for each donor the sum over its uses.
+    """``(..., n, d) -> (..., n)``: for each donor the sum over its uses.
 
     A gather, never a scatter-add, so that the sums do not depend on the order in which a device adds.
     """
     xp = namespace(changes)
-    flat = xp.reshape(changes, (-1,))
+    *stack, n, d = changes.shape
+    flat = xp.reshape(changes, (*stack, n * d))
     if lending.bounds is None:
-        return xp.sum(xp.reshape(xp.take(flat, lending.flat), (-1, changes.shape[1])), axis=1)
+        return xp.sum(xp.reshape(xp.take(flat, lending.flat, axis=-1), (*stack, -1, d)), axis=-1)
     # Differences of cumulative sums lose digits to the running total: centre first, so that it stays small.
-    centre = xp.mean(flat)
-    running = xp.cumulative_sum(xp.take(flat, lending.flat) - centre, include_initial=True)
-    edges = xp.take(running, lending.bounds)
+    centre = xp.mean(flat, axis=-1, keepdims=True)
+    running = xp.cumulative_sum(xp.take(flat, lending.flat, axis=-1) - centre, axis=-1, include_initial=True)
+    edges = xp.take(running, lending.bounds, axis=-1)
     uses = xp.astype(lending.bounds[1:] - lending.bounds[:-1], flat.dtype)
-    return edges[1:] - edges[:-1] + centre * uses
+    return edges[..., 1:] - edges[..., :-1] + centre * uses
 
 
 def tile_sums(
@@ -235,7 +245,7 @@ def tile_sums(
     Parameters
     ----------
     losses : array (b, d)
-        L(i, k).
+        L(i, k). Of several features along a first axis: then so are flags and sums.
     base : array (b,)
         l(i).
     weights : array (b,) or None
@@ -271,19 +281,19 @@ def tile_sums(
     if contrasts is not None:
         parts.append(_row_sums(changes * contrasts))
     parts.append(xp.astype(flags, changes.dtype, copy=False))
-    return xp.concat([*parts, xp.reshape(changes, (-1,))] if whole else parts)
+    return xp.concat([*parts, xp.reshape(changes, (*parts[0].shape[:-1], -1))] if whole else parts, axis=-1)
 
 
 def _weighted_sums(changes: Array, weights: Array | None, counts: Array | None) -> list[Array]:
-    """Row sums of D, column sums of w D and row sums of D^2, (b,), (d,) and (b,), columns counted."""
+    """Row sums of D, column sums of w D and row sums of D^2, (..., b), (..., d) and (..., b), columns counted."""
     xp = namespace(changes)
-    if changes.shape[1] == 1 and counts is None:  # one draw: nothing to add up in a row
-        one = changes[:, 0]
+    if changes.shape[-1] == 1 and counts is None:  # one draw: nothing to add up in a row
+        one = changes[..., 0]
         weighted = one if weights is None else one * xp.astype(weights, one.dtype, copy=False)
-        return [one, xp.sum(weighted, keepdims=True), one * one]
+        return [one, xp.sum(weighted, axis=-1, keepdims=True), one * one]
     squares = changes * changes
     if changes.dtype == xp.float64:  # products: faster than sums, in float64 as exact, and never rounded to TF32
-        b, d = changes.shape
+        b, d = changes.shape[-2:]
         down = xp.ones((b,), dtype=changes.dtype, device=device(changes)) if weights is None else weights
         across = xp.ones((d,), dtype=changes.dtype, device=device(changes)) if counts is None else counts
         down, across = xp.astype(down, changes.dtype, copy=False), xp.astype(across, changes.dtype, copy=False)
@@ -291,15 +301,15 @@ def _weighted_sums(changes: Array, weights: Array | None, counts: Array | None) 
     weighted = changes if weights is None else changes * weights[:, None]
     if counts is not None:
         changes, squares = changes * counts, squares * counts
-    return [xp.sum(changes, axis=1), xp.sum(weighted, axis=0), xp.sum(squares, axis=1)]
+    return [xp.sum(changes, axis=-1), xp.sum(weighted, axis=-2), xp.sum(squares, axis=-1)]
 
 
 def _row_sums(x: Array) -> Array:
-    """``(b, d) -> (b,)``, as `_weighted_sums` does it."""
-    xp = namespace(x)
-    if x.shape[1] == 1:
-        return x[:, 0]
-    return x @ xp.ones((x.shape[1],), dtype=x.dtype, device=device(x)) if x.dtype == xp.float64 else xp.sum(x, axis=1)
+    """``(..., b, d) -> (..., b)``, as `_weighted_sums` does it."""
+    xp, d = namespace(x), x.shape[-1]
+    if d == 1:
+        return x[..., 0]
+    return x @ xp.ones((d,), dtype=x.dtype, device=device(x)) if x.dtype == xp.float64 else xp.sum(x, axis=-1)
 
 
 def join(
@@ -315,7 +325,8 @@ def join(
 ) -> Array:
     """The packed sums of a tile, one loss after the other, from what was kept of its blocks.
 
-    Targets, base losses and weights are those of the tile's rows; the blocks may be padded beyond them.
+    Targets, base losses and weights are those of the tile's rows; the blocks may be padded beyond them. A block of
+    several features is the whole tile, and its sums are a line for each of them.
     """
     xp = namespace(*base)
     flags = _flags(parts)
@@ -324,16 +335,27 @@ def join(
         pieces = [part.kept[index] for part in parts]
         losses = pieces[0] if len(pieces) == 1 else xp.concat(pieces)[: base[index].shape[0], ...]
         if isinstance(function, Metric):
-            losses = _losses.draw_losses(function, targets[index], losses, weights)
+            losses = _metric_losses(function, targets[index], losses, weights, stacked=flags.ndim > 1)
         whole = is_whole(function)
         lines.append(tile_sums(losses, base[index], weights, mask, counts, lending, flags, whole, contrasts))
-    return lines[0] if len(lines) == 1 else xp.concat(lines)
+    return lines[0] if len(lines) == 1 else xp.concat(lines, axis=-1)
+
+
+def _metric_losses(function: Metric, target: Array, predictions: Array, weights: Array | None, stacked: bool) -> Array:
+    """A metric's pseudo-losses (b, d) of predictions (b, d, ...); several features are draws side by side."""
+    if not stacked:
+        return _losses.draw_losses(function, target, predictions, weights)
+    xp = namespace(predictions)
+    count, b, d, *output = predictions.shape
+    beside = xp.permute_dims(predictions, (1, 0, *range(2, predictions.ndim)))
+    found = _losses.draw_losses(function, target, xp.reshape(beside, (b, count * d, *output)), weights)
+    return xp.permute_dims(xp.reshape(found, (b, count, d)), (1, 0, 2))
 
 
 def _flags(parts: Sequence[Part]) -> Array:
-    """``(2,)``: the largest movement of a tile's blocks, and 1 if all of them are valid."""
+    """``(2,)``, or ``(features, 2)``: the largest movement of a tile's blocks, and 1 if all of them are valid."""
     xp = namespace(parts[0].moved)
-    moved = xp.max(xp.stack([part.moved for part in parts]))
+    moved = xp.max(xp.stack([part.moved for part in parts]), axis=0)
     found = [part.valid for part in parts if part.valid is not None]
-    valid = xp.astype(xp.all(xp.stack(found)), moved.dtype) if found else xp.ones_like(moved)
-    return xp.stack([moved, valid])
+    valid = xp.astype(xp.all(xp.stack(found), axis=0), moved.dtype) if found else xp.ones_like(moved)
+    return xp.stack([moved, valid], axis=-1)

@@ -26,7 +26,7 @@ def call_rows(problem: Problem) -> int | None:
     """With how many rows the model is called at most; None: with whole blocks, as the user's ``block`` asks for."""
     if problem.block is not None or arrays.is_accelerator(problem.xp, problem.device):
         return None
-    return problem.model.block_rows or arrays.cpu_call_rows(problem.xp)
+    return problem.model.block_rows or arrays.cpu_call_rows(problem.xp, problem.store.row_bytes)
 
 
 def block_rows(problem: Problem, output_bytes: int, fixed: int = 0) -> int:
@@ -55,11 +55,16 @@ def _row_cost(problem: Problem, output_bytes: int) -> int:
 
 
 def planned_bytes(
-    problem: Problem, plan: Plan, output_bytes: int, features: tuple[Feature, ...], shape: tuple[int, int]
+    problem: Problem,
+    plan: Plan,
+    output_bytes: int,
+    features: tuple[Feature, ...],
+    shape: tuple[int, int],
+    together: int,
 ) -> int:
-    """What is allocated for some features and a block of a shape."""
+    """What is allocated for some features, and a block that so many of them share, each with a shape in it."""
     held = fixed_bytes(problem, plan, len(features), output_bytes)
-    return held + shape[0] * shape[1] * _row_cost(problem, output_bytes)
+    return held + together * shape[0] * shape[1] * _row_cost(problem, output_bytes)
 
 
 def tile_shape(problem: Problem, plan: Plan, rows: int) -> tuple[int, int]:

@@ -81,6 +81,10 @@ class SparseStore:
     def in_place(self) -> bool:
         return True
 
+    @property
+    def shares(self) -> bool:
+        return False  # a block of CSR has one set of replaced columns
+
     @cached_property
     def row_bytes(self) -> int:
         # Of the longest row: any row may be the one that a block repeats.
@@ -122,6 +126,9 @@ class SparseStore:
 
     def allocate(self, rows: int) -> Buffer:
         return Buffer(self.rows[:0])
+
+    def slots(self, block: Buffer, count: int, rows: int) -> list[Buffer]:
+        return [block]
 
     def gathered(self, index: Array) -> Buffer:
         return Buffer(self.rows[arrays.to_host(index)])

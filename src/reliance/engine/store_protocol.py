@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
 from reliance._core.arrays import Array, Device, Namespace, is_mutable
@@ -85,6 +86,11 @@ class Store(Lender, Protocol):
         ...
 
     @property
+    def shares(self) -> bool:
+        """Whether a block may have several slots, in each of which another feature is replaced."""
+        ...
+
+    @property
     def own_bytes(self) -> int:
         """What the store holds beside each row of a block."""
         ...
@@ -99,6 +105,10 @@ class Store(Lender, Protocol):
 
     def allocate(self, rows: int) -> StoreBlock:
         """A block for that many rows."""
+        ...
+
+    def slots(self, block: StoreBlock, count: int, rows: int) -> Sequence[StoreBlock]:
+        """The block as so many smaller ones of that many rows, which lie one after the other in it."""
         ...
 
     def repeat(self, block: StoreBlock, rows: range, d: int) -> None:
@@ -175,11 +185,18 @@ class Resident(Protocol):
         return is_mutable(self.xp)
 
     @property
+    def shares(self) -> bool:
+        return True
+
+    @property
     def own_bytes(self) -> int:
         return 0
 
     def lent_bytes(self, feature: Feature) -> int:
         return 0
+
+    def slots(self, block: StoreBlock, count: int, rows: int) -> Sequence[StoreBlock]:
+        return [block[start : start + rows, :] for start in range(0, count * rows, rows)]
 
     def lend(self, features: tuple[Feature, ...]) -> None:
         """All of them are there."""

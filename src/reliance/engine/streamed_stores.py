@@ -16,12 +16,24 @@ from reliance.engine import kernels
 from reliance.engine.stores import AtPlaces, Lender, Store, same_rows
 
 
+class Read:
+    """Rows as they were read, for all slots of a block."""
+
+    def __init__(self, own: Array) -> None:
+        self.rows: range | None = None
+        self.own = own
+
+
 class Block:
     """Repeated rows, and what they are before anything is replaced in them: read once, and compared again."""
 
-    def __init__(self, values: Array) -> None:
+    def __init__(self, values: Array, read: Read | None = None) -> None:
         self.values = values
-        self.own: Array = values[:0, :]
+        self.read = Read(values[:0, :]) if read is None else read
+
+    @property
+    def own(self) -> Array:
+        return self.read.own
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +100,10 @@ class StreamedStore:
         return True
 
     @property
+    def shares(self) -> bool:
+        return True
+
+    @property
     def row_bytes(self) -> int:
         return self.width * arrays.itemsize(self._empty(0))
 
@@ -129,6 +145,10 @@ class StreamedStore:
     def allocate(self, rows: int) -> Block:
         return Block(self._empty(rows))
 
+    def slots(self, block: Block, count: int, rows: int) -> list[Block]:
+        read = Read(block.values[:0, :])
+        return [Block(block.values[start : start + rows, :], read) for start in range(0, count * rows, rows)]
+
     def gathered(self, index: Array) -> Block:
         return Block(self.own[arrays.to_host(index), :])
 
@@ -140,7 +160,8 @@ class StreamedStore:
         return numbers
 
     def repeat(self, block: Block, rows: range, d: int) -> None:
-        block.own = self.own.block(rows)
+        if block.read.rows != rows:
+            block.read.rows, block.read.own = rows, self.own.block(rows)
         self._cube(block, len(rows), d)[...] = block.own[:, None, :]
 
     def restore(self, block: Block, rows: range, d: int, feature: Feature) -> None:

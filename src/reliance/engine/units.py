@@ -18,11 +18,12 @@ from reliance._core.run import Run
 from reliance.data.features import Feature
 from reliance.engine import blocks
 from reliance.engine.blocks import Evaluated, Shape
-from reliance.engine.executors import Base, Caller, InPlace, Traced
+from reliance.engine.executors import Base, Caller, InPlace
 from reliance.engine.problems import Problem
 from reliance.engine.reductions import Accumulator, Moments
 from reliance.engine.sending import Desk
 from reliance.engine.shapes import batches, even
+from reliance.engine.traced import Traced
 from reliance.losses.outputs import is_whole
 from reliance.plans import Plan, Tile
 from reliance.plans.protocol import stretches
@@ -38,10 +39,11 @@ Sums: TypeAlias = dict[str, tuple[Accumulator, ...]]
 
 
 class Batch(NamedTuple):
-    """Features whose sums are held at the same time, and the shape of their blocks."""
+    """Features whose sums are held at the same time, the shape of their blocks, and how many share one."""
 
     features: tuple[Feature, ...]
     shape: Shape
+    together: int
 
 
 class Unit(NamedTuple):
@@ -73,7 +75,7 @@ class Work:
     @classmethod
     def of(cls, problem: Problem, plan: Plan, base: Base, call: Caller, features: tuple[Feature, ...]) -> Work:
         cut = [
-            Batch(some, blocks.planned_shape(problem, plan, base, call, some))
+            Batch(some, *blocks.planned(problem, plan, base, call, some))
             for some in batches(problem, plan, features, base.output_bytes)
         ]
         # Who does the work is none of the workers' business, and a pool cannot be sent.
@@ -98,7 +100,7 @@ class Work:
 
         def made() -> InPlace | Traced:
             self.problem.store.lend(batch.features)
-            return blocks.make_executor(self.problem, self.plan, self.base, self.call, batch.shape)
+            return blocks.make_executor(self.problem, self.plan, self.base, self.call, batch.shape, batch.together)
 
         executor = desk.kept((self, unit.batch), made)
         sums = blocks.accumulate(executor, batch.features[unit.first : unit.last], unit.part, advance)
