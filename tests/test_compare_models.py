@@ -247,3 +247,18 @@ def test_networks_of_flax_and_equinox():
             changes.append(np.mean(((Z @ weight)[:, 0] - Y) ** 2 - ((X @ weight)[:, 0] - Y) ** 2))
         np.testing.assert_allclose(both["flax"].values[j], np.mean(changes), rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(both.delta("flax", "equinox").values, 0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("draws", ["all", 5])
+@pytest.mark.parametrize("compare", ["difference", "ratio"])
+def test_a_difference_that_rounding_left_is_zero(draws, compare):
+    """The same function, its terms in another order: not significant, and without an error of rounding's size."""
+    models = {"one": lambda Z: (0.1 * Z[:, 0] + 0.2 * Z[:, 1]) + 0.3 * Z[:, 2]}
+    models |= {"other": lambda Z: 0.1 * Z[:, 0] + (0.2 * Z[:, 1] + 0.3 * Z[:, 2]), "plane": plane}
+    found = rl.compare_models(models, X, Y, draws=draws, compare=compare, rng=0)
+    assert (models["one"](X) != models["other"](X)).any()
+    same = found.delta("one", "other")
+    assert not same.values.any() and not same.std_error.any()
+    assert (same.test().p_adjusted == 1.0).all()
+    np.testing.assert_allclose(found.delta("one", "plane").values, found["one"].values - found["plane"].values)
+    assert (found.delta("one", "plane").std_error > 0.0).all()

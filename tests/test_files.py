@@ -127,7 +127,9 @@ def comparison():
 
 def compared():
     errors = np.array([[[0.0, 0.0], [NAN, 0.5]], [[NAN, 0.5], [0.0, 0.0]]])
-    return rl.ModelComparison({"a": importance(), "b": importance()}, std_errors=errors, skewness=errors)
+    return rl.ModelComparison(
+        {"a": importance(), "b": importance()}, differences=errors, std_errors=errors, skewness=errors
+    )
 
 
 def judged():

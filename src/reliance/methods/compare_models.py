@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reliance import plans
+from reliance._core import arrays
 from reliance._core.checks import check_choice
 from reliance._core.progress import Progress
 from reliance._core.public import public
@@ -18,6 +19,7 @@ from reliance._core.words import listed, shown
 from reliance.data.clusters import ClustersLike
 from reliance.data.passed import DataLike, FeaturesLike, LossLike, ModelLike
 from reliance.engine.problems import Problem, prepare
+from reliance.engine.rounding import ROUNDING
 from reliance.inference.variance import skewness
 from reliance.methods import by_model
 from reliance.methods.drawing import DEFAULT, Draws, drawn
@@ -92,15 +94,17 @@ def compare_models(
     plan: Plan | None = None
     found: dict[str, Importance] = {}
     moved: list[Floats] = []
+    unit = float(np.finfo(np.float64).eps)
     for name, model in asked.items():
         with by_model.about(name):
             problem = prepare(model, X, y, features, loss, weights, key, run, names, keep, KEEPS, clusters)
             plan = _plan(problem, draws) if plan is None else plan
             found[name], psi = _measured(problem, plan, compare, progress, quiet=bool(found))
             moved.append(psi)
+            unit = max(unit, arrays.epsilon(problem.flat))
         _check_alike(found)
-    errors, skewed = _differences(list(found.values()), moved)
-    return ModelComparison(found, std_errors=errors, skewness=skewed)
+    values, errors, skewed = _differences(list(found.values()), moved, unit)
+    return ModelComparison(found, differences=values, std_errors=errors, skewness=skewed)
 
 
 def _plan(problem: Problem, draws: str | int | Draws) -> Plan:
@@ -144,17 +148,32 @@ def _measured(problem: Problem, plan: Plan, compare: str, progress: Progress, qu
     return kept, unknown if psi is None else psi
 
 
-def _differences(results: Sequence[Importance], moved: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Standard errors and skewness (m, m, p) of the difference of any two models, from psi (p, units) of each."""
+def _differences(results: Sequence[Importance], moved: Sequence[Floats], unit: float) -> tuple[Floats, Floats, Floats]:
+    """Values, standard errors and skewness (m, m, p) of the difference of any two models, from psi (p, units) of each.
+
+    ``unit``: the spacing of numbers at 1. What rounding leaves of two models that do the same is 0: an error as small
+    would make it significant.
+    """
     m, p = len(results), len(results[0].names)
-    errors, skewed = np.zeros((m, m, p)), np.zeros((m, m, p))
+    values, errors, skewed = (np.zeros((m, m, p)) for _ in range(3))
     for a in range(m):
         for b in range(a):
             psi = moved[a] - moved[b]
+            with np.errstate(invalid="ignore"):  # of two infinite ones, nothing is known
+                value = results[a].values - results[b].values
             variance = np.var(psi, axis=1, ddof=1) / psi.shape[1]
+            least = ROUNDING * unit * (_size(results[a]) + _size(results[b]))
+            rounded = (np.abs(value) <= least) & (variance <= least**2)
+            value[rounded], variance[rounded] = 0.0, 0.0
             # Of a feature that is not identified in one of them, nothing is known of the difference either.
             variance[np.isnan(results[a].std_error) | np.isnan(results[b].std_error)] = np.nan
+            values[a, b], values[b, a] = value, -value
             errors[a, b] = errors[b, a] = np.sqrt(variance)
             gamma = [float(skewness(one, v)) for one, v in zip(psi, variance, strict=True)]
             skewed[a, b], skewed[b, a] = gamma, np.negative(gamma)
-    return errors, skewed
+    return values, errors, skewed
+
+
+def _size(result: Importance) -> Floats:
+    """Of the numbers, feature by feature, that an importance is a difference or a ratio of."""
+    return np.abs(result.values) + (abs(result.base_risk) if result.compare == "difference" else 1.0)

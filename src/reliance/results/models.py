@@ -30,6 +30,8 @@ class ModelComparison(Results[Importance]):
     ----------
     entries : dict from names of models to Importance
     by : "model"
+    differences : array (m, m, p)
+        The importances in one of the m models less those in another; 0 where only rounding is left.
     std_errors : array (m, m, p)
         Of the difference between any two of the m models, paired row by row.
     skewness : array (m, m, p)
@@ -37,11 +39,13 @@ class ModelComparison(Results[Importance]):
     """
 
     by: str = "model"
+    differences: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
     std_errors: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
     skewness: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
 
     _kept: ClassVar[files.Fields] = {
         **Results._kept,
+        "differences": files.floats("m", "m", "p"),
         "std_errors": files.floats("m", "m", "p"),
         "skewness": files.floats("m", "m", "p"),
     }
@@ -49,7 +53,8 @@ class ModelComparison(Results[Importance]):
     def _fault(self) -> str:
         whole = not super()._fault() and all(isinstance(one, Importance) for one in self.entries.values())
         whole = whole and len({one.names for one in self.entries.values()}) == 1
-        return "" if whole and self.std_errors.shape == self._shape() else "its models do not fit"
+        whole = whole and self.differences.shape == self.std_errors.shape == self._shape()
+        return "" if whole else "its models do not fit"
 
     def _shape(self) -> tuple[int, int, int]:
         return len(self.entries), len(self.entries), len(self._first.names)
@@ -76,10 +81,8 @@ class ModelComparison(Results[Importance]):
         names = list(self.entries)
         place = names.index(first), names.index(second)
         df = np.fmin(a.degrees_of_freedom, b.degrees_of_freedom)
-        with np.errstate(invalid="ignore"):  # of two infinite ones, nothing is known
-            values = a.values - b.values
         what = f"{a._words} of the model {export.short(first)}, less that of {export.short(second)}"
-        return Delta(a.names, values, self.std_errors[place], df, self.skewness[place], what)
+        return Delta(a.names, self.differences[place], self.std_errors[place], df, self.skewness[place], what)
 
     def to_frame(self, level: float = 0.95) -> DataFrame:  # type: ignore[override]  # entries are of one kind, with one option
         """A pandas DataFrame, one row per feature: each model's value, and each model's less the first one's.
