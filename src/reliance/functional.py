@@ -213,7 +213,9 @@ def _lent_risk(
     model: Callable[..., Array], X: Inputs, y: Array, columns: Columns, donors: Array, loss: LossLike
 ) -> Array:
     predictions = pure_blocks.called(model, pure_blocks.lent_rows(X, columns, donors))
-    return namespace(y).mean(losses.row_losses(_per_row(loss), kernels.repeat_rows(y, donors.shape[1]), predictions))
+    d = donors.shape[1]
+    labels = y if d == 1 else kernels.repeat_rows(y, d)
+    return namespace(y).mean(losses.row_losses(_per_row(loss), labels, predictions))
 
 
 def pairwise_risk(

@@ -352,6 +352,18 @@ def cells(x: kinds.Array, index: kinds.Array, run: slice) -> kinds.Array:
     return x[index, run] if indexed else xp.take(x[:, run], index, axis=0)
 
 
+def with_columns(x: kinds.Array, run: slice, values: kinds.Array) -> kinds.Array:
+    """A copy of ``x (m, P)`` with other values in a stretch of columns; it can be traced and differentiated."""
+    xp = namespace(x)
+    if compat.is_torch_namespace(xp):  # pieces put together would take twice the time
+        import torch
+
+        written: kinds.Array = torch.slice_scatter(x, values, 1, run.start, run.stop)
+        return written
+    pieces = [x[:, : run.start], values, x[:, run.stop :]]
+    return xp.concat([piece for piece in pieces if piece.shape[1]], axis=1)
+
+
 def fetch(arrays: Sequence[kinds.Array]) -> list[HostArray]:
     """Download arrays of any shapes with one synchronisation."""
     if not arrays:

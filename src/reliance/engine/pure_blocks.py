@@ -7,7 +7,6 @@ and ``torch.compile(fullgraph=True)`` go through.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,8 +21,8 @@ from reliance._core.words import listed, shown
 ColumnsOf: TypeAlias = int | Sequence[int] | Array
 Columns: TypeAlias = ColumnsOf | Mapping[Any, ColumnsOf]
 Inputs: TypeAlias = Array | Mapping[Any, Array] | tuple[Array, ...]
-# More pieces than these are put together by a mask.
-_PIECES = 8
+# More stretches of columns than these are put in by a mask.
+_RUNS = 4
 
 
 def first(X: Inputs) -> Array:
@@ -72,34 +71,27 @@ def _repeated(x: Array, d: int) -> Array:
 
 def _lent(x: Array, columns: ColumnsOf, donors: Array) -> Array:
     xp, n, d = namespace(x), x.shape[0], donors.shape[1]
-    flat = xp.reshape(x, (n, -1))
+    flat = x if x.ndim == 2 else xp.reshape(x, (n, -1))
     width = flat.shape[1]
-    pieces = None if is_operand(columns, flat) else _pieces(positions(columns, width), width)
-    index = xp.reshape(donors, (-1,))
-    own = xp.broadcast_to(flat[:, None, :], (n, d, width)) if d > 1 else flat[:, None, :]
-    if pieces is None:
-        lent = xp.reshape(xp.take(flat, index, axis=0), (n, d, width))
-        block = xp.where(mask_of(columns, flat), lent, own)
+    runs = None if is_operand(columns, flat) else _runs(positions(columns, width))
+    index, block = xp.reshape(donors, (-1,)), _repeated(flat, d)
+    if runs is None:
+        block = xp.where(mask_of(columns, flat), arrays.cells(flat, index, slice(0, width)), block)
     else:
-        parts = []
-        for start, stop, borrowed in pieces:
-            if borrowed:
-                lent = xp.take(flat[:, start:stop], index, axis=0)
-                parts.append(xp.reshape(lent, (n, d, stop - start)))
-            else:
-                parts.append(own[:, :, start:stop])
-        block = parts[0] if len(parts) == 1 else xp.concat(parts, axis=2)
-    return xp.reshape(block, (n * d, *x.shape[1:]))
+        for run in runs:
+            block = arrays.with_columns(block, run, arrays.cells(flat, index, run))
+    return block if x.ndim == 2 else xp.reshape(block, (n * d, *x.shape[1:]))
 
 
-def _pieces(chosen: list[int], width: int) -> list[tuple[int, int, bool]] | None:
-    """A row as stretches of columns, borrowed or not; None if there are too many."""
-    inside = [False] * width
-    for column in chosen:
-        inside[column] = True
-    edges = [0, *(k for k in range(1, width) if inside[k] != inside[k - 1]), width]
-    found = [(start, stop, inside[start]) for start, stop in pairwise(edges)]
-    return found if len(found) <= _PIECES else None
+def _runs(chosen: list[int]) -> list[slice] | None:
+    """Columns as stretches of them; None if there are too many."""
+    found: list[slice] = []
+    for column in sorted(chosen):
+        if found and column == found[-1].stop:
+            found[-1] = slice(found[-1].start, column + 1)
+        else:
+            found.append(slice(column, column + 1))
+    return found if len(found) <= _RUNS else None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
