@@ -174,7 +174,7 @@ def test_units_cover_every_cell_of_every_feature_once(
         own = (min(shape[0], plan.n), min(shape[1], plan.columns))
         seen = np.zeros((count, plan.n, plan.columns), dtype=int)
         whole = {(tile.rows, tile.columns) for tile in plans.tiles(plan, own)}
-        for unit in units._cut(plan, 0, Batch(features, own)):
+        for unit in units._cut(plan, 0, Batch(features, own, 1)):
             for tile in plans.tiles(plan, own, unit.part):
                 assert (tile.rows, tile.columns) in whole  # the tiles are those of one unit, whatever the cut
                 down, across = (slice(one.start, one.stop) for one in tile)
@@ -186,7 +186,7 @@ def test_a_small_problem_is_one_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     problem = prepare(model, np.zeros((500, 20)), np.zeros(500), rng=0)
     for plan in (plans.Shifts(500, 20, 0), plans.Resample(500, 10, 0)):
-        assert len(list(units._cut(plan, 0, Batch(problem.features, (500, 20))))) == 1
+        assert len(list(units._cut(plan, 0, Batch(problem.features, (500, 20), 1)))) == 1
 
 
 @pytest.mark.parametrize("name", METHODS)

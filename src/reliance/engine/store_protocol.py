@@ -196,7 +196,7 @@ class Resident(Protocol):
         return 0
 
     def slots(self, block: StoreBlock, count: int, rows: int) -> Sequence[StoreBlock]:
-        return [block[start : start + rows, :] for start in range(0, count * rows, rows)]
+        return [block[start : start + rows, ...] for start in range(0, count * rows, rows)]
 
     def lend(self, features: tuple[Feature, ...]) -> None:
         """All of them are there."""

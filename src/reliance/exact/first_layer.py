@@ -169,8 +169,13 @@ class _Behind:
     problem: Problem
 
     def _plan(self, feature: Feature) -> tuple[str, Plan]:
-        classes = None if self.question.forced else classes_of(self.question, feature)
-        return (FirstLayer.name, self.question.plan) if classes is None else (Distinct.name, classes)
+        classes = classes_of(self.question, feature)
+        if classes is None:
+            return FirstLayer.name, self.question.plan
+        if not self.question.forced:
+            return Distinct.name, classes
+        # A constant column is one class, of which nothing is left to compare: rounding would be left of it otherwise.
+        return FirstLayer.name, classes if classes.columns == 1 else self.question.plan
 
     def cost(self, feature: Feature) -> float | str:
         return _REST * self.problem.n * self._plan(feature)[1].columns
