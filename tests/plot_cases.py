@@ -76,7 +76,7 @@ def refits(folds=5):
     table = VALUES[:, None] + np.linspace(-0.1, 0.1, folds)
     return AlgorithmReliance(
         NAMES, VALUES, "difference", 1.0, VALUES + 1, "fitted models", table, VALUES * 0 + 0.1, VALUES * 0, VALUES * 0,
-        50, 49, 10, "algorithm_reliance", "squared_error", "out",
+        50, 49, folds - 1, 10, "algorithm_reliance", "squared_error", "out",
     )  # fmt: skip
 
 

@@ -501,7 +501,7 @@ def test_splits_under_a_metric_without_rows():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"train": rows(9)}, TypeError, r"train must be a tuple \(X, y\) or \(X, y, weights\), got ndarray"),
+        ({"train": rows(9)}, TypeError, r"\(X, y\), \(X, y, weights\) or \(X, y, weights, clusters\), got nd"),
         ({"test": (rows(9),)}, TypeError, "test must be a tuple"),
         ({"loss": ["squared_error"]}, ValueError, "one loss at a time"),
         ({"test": (rows(9, 2), np.ones(9))}, ValueError, "they must have the same features"),

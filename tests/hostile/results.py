@@ -48,6 +48,7 @@ def results() -> dict[str, Any]:
         "RelativeImportance": relative,
         "Delta": relative.delta("none", "rest"),
         "Pooled": rl.pool(_imputed()),
+        "Monitored": rl.Monitor(score, loss="squared_error", method="asymptotic", rng=KEY).update(X, Y),
         "Ranks": rl.permutation_importance(score, X, Y, draws=3, rng=KEY, keep="influence").ranks(),
         "Results": rl.permutation_importance(score, X, Y, draws=3, rng=KEY, loss=["squared_error", "absolute_error"]),
     }
@@ -68,6 +69,7 @@ NAMES = [
     "RelativeImportance",
     "Delta",
     "Pooled",
+    "Monitored",
     "Ranks",
     "Results",
 ]

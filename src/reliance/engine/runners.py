@@ -96,11 +96,7 @@ class Threads:
 
 
 class _CopyError(Exception):
-    """An item went wrong on a device that has a copy of the job."""
-
-    def __init__(self, again: Callable[[], object], device: Device) -> None:
-        super().__init__(device)
-        self.again, self.device = again, device  # ``again`` does it where the rows are
+    """An item went wrong on a device that has a copy of the job: the item, and the device."""
 
 
 class OnDevices:
@@ -127,7 +123,7 @@ class OnDevices:
             except Exception as error:
                 if own is job or isinstance(error, CancelledError):
                     raise
-                raise _CopyError(lambda: job.do(item, Desk(), _ignored), device) from error
+                raise _CopyError(item, device) from error
             finally:
                 free.put((device, own, desk))
 
@@ -144,10 +140,11 @@ class OnDevices:
             try:
                 yield from _in_order(job, items, submit, _AHEAD * count, advance, stopped)
             except _CopyError as failed:
-                failed.again()  # the error is the model's own if it makes it here, too
+                item, device = failed.args
+                job.do(item, Desk(), _ignored)  # the error is the model's own if it makes it here, too
                 reason = short(str(failed.__cause__).strip().partition("\n")[0], 90)
                 raise TypeError(
-                    f"the model works where X is, but a copy of it on {failed.device} does not ({reason}): it may use "
+                    f"the model works where X is, but a copy of it on {device} does not ({reason}): it may use "
                     "arrays that are no part of it; pass the module itself, or parameters by rl.models.jax"
                 ) from failed.__cause__
 

@@ -90,6 +90,7 @@ class RBF:
 
     Examples
     --------
+    >>> import numpy as np
     >>> kernel = RBF(np.array([1.0, 2.0]))
     >>> kernel(np.zeros((1, 2)), np.array([[0.0, 0.0], [1.0, 2.0]])).round(6).tolist()  # 1 and exp(-1)
     [[1.0, 0.367879]]
@@ -132,6 +133,7 @@ class Polynomial:
 
     Examples
     --------
+    >>> import numpy as np
     >>> kernel = Polynomial(np.ones(2), degree=2)
     >>> kernel(np.array([[1.0, 2.0]]), np.array([[1.0, 1.0]])).tolist()  # (1 + 3)^2
     [[16.0]]
@@ -170,6 +172,7 @@ class ProductKernel:
 
     Examples
     --------
+    >>> import numpy as np
     >>> kernel = ProductKernel([((0,), RBF(np.ones(1))), ((1, 2), RBF(np.ones(2)))])
     >>> bool(np.isclose(kernel(np.zeros((1, 3)), np.ones((1, 3)))[0, 0], np.exp(-1.5)))
     True
