@@ -135,7 +135,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _waits_for_slow(item: pytest.Item) -> bool:
     """Whether `make slow` has the case of JAX: most of the time of `make test` would be compilations.
 
-    Every fourth test, or case of one, runs on JAX in `make test`, and of these every second with x64.
+    Every eighth test, or case of one, runs on JAX in `make test`, and of these every second with x64.
     """
     callspec = getattr(item, "callspec", None)
     name = None if callspec is None else callspec.params.get("backend")
@@ -143,8 +143,8 @@ def _waits_for_slow(item: pytest.Item) -> bool:
         return False
     turn = zlib.crc32(item.nodeid.replace(name, "").encode())
     if item.get_closest_marker("once_per_device") is not None:
-        return turn % 4 != 0
-    return turn % 8 != WIDTHS.index(name)
+        return turn % 8 != 0
+    return turn % 16 != WIDTHS.index(name)
 
 
 def pytest_collection_finish() -> None:

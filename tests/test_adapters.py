@@ -44,6 +44,7 @@ def assert_literal(model: Any, predict: Callable[[np.ndarray], np.ndarray], X: A
     np.testing.assert_allclose(result.values, literal(predict), rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_skorch() -> None:
     skorch, torch = pytest.importorskip("skorch"), pytest.importorskip("torch")
     torch.manual_seed(0)
@@ -129,6 +130,7 @@ print("same on", keras.backend.backend())
 
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
+@pytest.mark.slow
 def test_keras_on_its_backends(framework: str) -> None:
     """In a process of its own: Keras chooses its backend when it is imported."""
     if importlib.util.find_spec("keras") is None:

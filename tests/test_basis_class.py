@@ -45,6 +45,7 @@ def test_columns_as_functions_are_the_linear_class(columns, options, compare):
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "logistic", "hinge"])
+@pytest.mark.slow
 def test_steps_are_groups_of_an_expanded_design(loss):
     X, y = problem(n=40)
     labels = {"squared_error": y, "logistic": (y > 0).astype(int), "hinge": np.where(y > 0, 1, -1)}[loss]

@@ -45,6 +45,7 @@ def runs() -> Iterator[Any]:
 
 @pytest.mark.parametrize("kind, values", list(runs()))
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.slow
 def test_asv_benchmarks_run(kind: Any, values: tuple[Any, ...]) -> None:
     benchmark = kind()
     benchmark.setup(*values)
@@ -82,6 +83,7 @@ def test_disagreement_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("options, said", [(["alibi"], "unknown peer 'alibi'"), (["captum", "--write"], "one run")])
+@pytest.mark.slow
 def test_bad_options(options: list[str], said: str) -> None:
     """Run as a file, not as part of a package."""
     command = [sys.executable, str(ROOT / "benchmarks" / "peers.py"), *options]

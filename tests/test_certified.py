@@ -124,6 +124,7 @@ def check_linear(problems, ball):
         check(judge, found, compare, thetas, square, rng, slack=1e-7 if k % 5 == 0 else 1e-9)
 
 
+@pytest.mark.slow
 def test_linear():
     check_linear(500, ball=False)
 

@@ -516,6 +516,7 @@ def test_bad_input_of_splits(options, error, message):
         )
 
 
+@pytest.mark.slow
 def test_the_machine_that_learned_noise(monkeypatch, tmp_path, capsys):
     """Molnar's point: important on the training data, about 1 on test data, where what was learned does not help."""
     matplotlib = pytest.importorskip("matplotlib")

@@ -43,6 +43,7 @@ def complaints(
 
 
 @pytest.mark.parametrize("name", SIMULATIONS)
+@pytest.mark.slow
 def test_truths_agree_with_monte_carlo(name: str) -> None:
     """The formulas for the risks against a million rows and a shift of them; no code of the library."""
     simulation, n = SIMULATIONS[name], 1_000_000

@@ -85,6 +85,7 @@ def test_the_exact_linear_range(make: Any, compare: str, conditional: bool) -> N
 
 
 @pytest.mark.parametrize("make", [torch_linear, jax_linear])
+@pytest.mark.slow
 def test_the_ball_of_a_linear_class(make: Any) -> None:
     """Where the ball binds: within the certified bounds, and as good as the search of the linear class."""
     X, y = problem()
@@ -110,6 +111,7 @@ def network(**settings: Any) -> tuple[Any, rl.DifferentiableClass]:
     return net, rl.DifferentiableClass(net, **(defaults | settings))
 
 
+@pytest.mark.slow
 def test_a_network_with_sampled_donors() -> None:
     X, y = problem()
     net, given = network()
@@ -216,6 +218,7 @@ def test_blocks_of_the_gradient(library: str) -> None:
         np.testing.assert_allclose(slope, slopes[0], rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_all_pairs_of_many_rows_in_small_blocks() -> None:
     """Cells of a call stay at 2^16, and fewer if there is little memory, whatever the number of pairs."""
     rng = np.random.default_rng(0)

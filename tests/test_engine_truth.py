@@ -455,6 +455,7 @@ SHARDED = """
 """
 
 
+@pytest.mark.slow
 def test_rows_of_jax_on_several_devices():
     pytest.importorskip("jax")
     import os

@@ -175,8 +175,15 @@ def first(found):
     return next(iter(found.values())) if isinstance(found, rl.Results) else found
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("method", METHODS)
+# Every option with two of the methods, every method with half of the options; the other half is slow.
+MEETINGS = [
+    pytest.param(method, option, marks=() if (a + b) % 2 == 0 else pytest.mark.slow)
+    for a, method in enumerate(METHODS)
+    for b, option in enumerate(OPTIONS)
+]
+
+
+@pytest.mark.parametrize("method, option", MEETINGS)
 def test_engine_stays_on_the_device(cuda, traffic, monkeypatch, method, option):
     function, settings = METHODS[method]
     chosen = settings | OPTIONS[option]
@@ -383,6 +390,7 @@ def test_row_moments_stay_on_the_device(cuda, class_traffic, dtype):
 
 
 @pytest.mark.parametrize("conditional", [False, True])
+@pytest.mark.slow
 def test_searches_stay_on_the_device(cuda, class_traffic, monkeypatch, conditional):
     """A whole search of a module's parameters: values come down between rounds of steps, not between steps.
 

@@ -287,6 +287,7 @@ def test_wider_bounds_measure_only_more_models():
 MANY = {f"m{k}": (lambda X, k=k: product(X) + 0.01 * k * X[..., 0]) for k in range(20)}
 
 
+@pytest.mark.slow
 def test_memory():
     """The outputs of twenty models are in the budget; besides, what is known of each model's base pass is kept."""
     X, y = made(8, n=200)
@@ -324,6 +325,7 @@ def test_single_precision_and_integers_beside_doubles():
     assert found.members.values[2, 2] == found.members.values[4, 2] == 1.0
 
 
+@pytest.mark.slow
 def test_functions_that_jax_cannot_trace():
     jax = pytest.importorskip("jax")
     X, y = made(10)

@@ -228,7 +228,7 @@ def small_arrays(n, p):
 
 @QUIET
 @pytest.mark.filterwarnings("ignore:the losses of:UserWarning")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("method", ["ablation", "permutation", "all"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.int8, np.bool_], ids=lambda t: t.__name__)

@@ -100,6 +100,7 @@ def test_another_tile_shape_is_one_more():
     assert len(COMPILATIONS) <= 3
 
 
+@pytest.mark.slow
 def test_a_search_compiles_once_for_all_features():
     """Rounds of a differentiable class: one program finds the best model, one all ends of all features."""
     for features in ([0], [1, (0, 2), 3]):
@@ -279,6 +280,7 @@ SHARDED = """
 """
 
 
+@pytest.mark.slow
 def test_strips_on_eight_devices():
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
@@ -291,6 +293,7 @@ def test_strips_on_eight_devices():
 
 @pytest.mark.compiled_for_users
 @pytest.mark.parametrize("name", ["pairs", "shifts"])
+@pytest.mark.slow
 def test_float32_sums_do_not_drift(name):
     """Millions of losses of one sign in float32: exact to rounding, where adding them one by one loses digits."""
     n = 3000

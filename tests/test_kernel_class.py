@@ -63,6 +63,7 @@ def some_model(space: _Space, seed: int) -> KernelModel:
 @pytest.mark.parametrize("conditional", [False, True])
 @pytest.mark.parametrize("columns", [(0,), (1,), (1, 2), (0, 1, 2)])
 @pytest.mark.parametrize("landmarks", [8, np.random.default_rng(5).normal(size=(5, P))], ids=["rows", "given"])
+@pytest.mark.slow
 def test_forms_are_the_literal_pairs(kernel: str, conditional: bool, columns: tuple[int, ...], landmarks: Any) -> None:
     X, y = problem()
     space = _Space.of(KernelClass(KERNELS[kernel], landmarks=landmarks, radius=50.0), data_of(X, y))

@@ -198,6 +198,7 @@ def test_filter_is_its_definition(W, fdr, offset):
     assert threshold == bound
 
 
+@pytest.mark.slow
 def test_filter_keeps_the_false_discovery_rate():
     """Lasso-like statistics |b_j| - |b~_j| of a regression on [X, X~], which are antisymmetric."""
     rng = np.random.default_rng(0)

@@ -310,6 +310,7 @@ NNX = {"itself": lambda m: m, **{k: BEHIND[k] for k in ("closure", "partial", "m
 
 @pytest.mark.parametrize("kind", NNX)
 @pytest.mark.filterwarnings("ignore:.*cannot be traced:UserWarning")
+@pytest.mark.slow
 def test_nnx_modules(kind):
     jax = pytest.importorskip("jax")
     rows, y = jax.numpy.asarray(X), jax.numpy.asarray(Y)
@@ -479,6 +480,7 @@ def test_several_inputs_that_are_no_arrays():
         rl.permutation_importance(lambda a, b: a[:, 0], parts, torch.from_numpy(Y), draws=3)
 
 
+@pytest.mark.slow
 def test_calls_inside_of_jax():
     """Whatever is traced: the rows, the labels, or what the model or the loss closes over."""
     jax = pytest.importorskip("jax")
@@ -525,6 +527,7 @@ def test_labels_without_y():
 
 
 @pytest.mark.parametrize("kind", ["torch", "jax"])
+@pytest.mark.slow
 def test_catboost_with_other_arrays(kind):
     """Its estimators have no hash; its trees predict where the rows are."""
     catboost = pytest.importorskip("catboost")

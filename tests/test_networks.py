@@ -261,6 +261,7 @@ def test_an_output_of_a_jax_function_and_tasks():
     np.testing.assert_allclose(several["kind"].values, kind, rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_outputs_of_flax_and_equinox():
     jnp, _, _, _ = jax_parts()
     import jax

@@ -348,6 +348,7 @@ def test_results_do_not_depend_on_workers_or_order():
         np.testing.assert_array_equal(result.std_error, serial.std_error)
 
 
+@pytest.mark.slow
 def test_processes():
     serial = rl.algorithm_reliance(fit_linear, X, Y, cv=SPLITS)
     null = rl.null_importance(fit_linear, X, Y, rounds=3, draws=3, rng=0)

@@ -160,6 +160,7 @@ def test_the_summary_says_the_largest_importance(diabetes: dict[str, Any]) -> No
     assert f"rises from {found.base_risk:,.0f} to {found.replaced_risk[0]:,.0f}" in words
 
 
+@pytest.mark.slow
 def test_the_numbers_of_digits_are_those_of_the_methods(digits: dict[str, Any]) -> None:
     made, page = digits["report"], page_of(digits)
     with warnings.catch_warnings():

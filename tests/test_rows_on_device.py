@@ -47,6 +47,7 @@ def test_torch_gives_what_rows_on_its_device_give(call):
 
 
 @pytest.mark.parametrize("call", [pytest.param(CALLS[name], id=name, marks=MARKS.get(name, ())) for name in CALLS])
+@pytest.mark.slow
 def test_jax_gives_what_rows_on_its_device_give(call):
     jax = pytest.importorskip("jax")
     jnp, run = jax.numpy, rl.Run(device=jax.devices()[0])

@@ -44,6 +44,7 @@ def test_relative_importance_of_tied_values_is_twice_the_conditional_variance(ba
 
 @pytest.mark.parametrize("crossfit", [2, 5])
 @pytest.mark.parametrize("regressor", [None, "kernel_ridge"], ids=str)
+@pytest.mark.slow
 def test_conditional_reliance_of_tied_values(crossfit, regressor):
     X = grid(12)
     options = {"features": [0], "compare": "difference", "rng": 0}

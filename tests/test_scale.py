@@ -342,6 +342,7 @@ def test_torch_on_threads_keeps_its_mode() -> None:
     assert net[1].training
 
 
+@pytest.mark.slow
 def test_jax_takes_workers() -> None:
     jnp = pytest.importorskip("jax.numpy")
     arrays = jnp.asarray(X), jnp.asarray(Y)
@@ -427,6 +428,7 @@ def killing(rows: Any) -> Any:
     return rows[:, 0]
 
 
+@pytest.mark.slow
 def test_a_pool_whose_process_is_killed_says_so() -> None:
     with (
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,

@@ -225,6 +225,7 @@ print(result.values.tobytes().hex(), result.std_error.tobytes().hex())
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing_that_was_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,6 +57,7 @@ def assert_same(estimator: Any, X: Any, y: Any, **options: Any) -> Any:
     return ours
 
 
+@pytest.mark.slow
 def test_its_own_tests_pass_with_ours_in_its_place() -> None:
     module = "sklearn.inspection.tests.test_permutation_importance"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "sklearn_in_place", "-p", "no:cacheprovider"]
@@ -172,6 +173,7 @@ def test_estimators_with_a_score_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.slow
 def test_tables_of_mixed_types(n_jobs: int) -> None:
     pd = pytest.importorskip("pandas")
     X, y = data(3, text=True)

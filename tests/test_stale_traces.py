@@ -213,6 +213,7 @@ def test_a_lasting_jit_whose_first_trace_is_the_old_one(make):
     assert len(str(caught.value)) <= 300
 
 
+@pytest.mark.slow
 def test_layers_that_one_line_makes():
     """Several functions of one place in the code, whose weights differ, are no contradiction."""
     weights = [jnp.eye(P), 2.0 * jnp.eye(P), jnp.diag(jnp.asarray(SECOND))]
@@ -289,6 +290,7 @@ def linear(Z):
     return Z @ jnp.asarray(FIRST)
 
 
+@pytest.mark.slow
 def test_a_global_in_a_loss_of_trees_is_seen(monkeypatch):
     trees = pytest.importorskip("sklearn.tree")
     model = trees.DecisionTreeRegressor(max_depth=2, random_state=0).fit(X, Y)
@@ -316,6 +318,7 @@ def test_equal_functions_share_their_programs():
     assert len(counts) == 1
 
 
+@pytest.mark.slow
 def test_new_lambdas_do_not_fill_the_memory(monkeypatch):
     monkeypatch.setattr(tracing, "MOST_PROGRAMS", 4)
     tracing._programs.clear()
@@ -333,6 +336,7 @@ def test_new_lambdas_do_not_fill_the_memory(monkeypatch):
     assert sum(loss() is not None for loss in losses) <= 1
 
 
+@pytest.mark.slow
 def test_large_constants_are_not_hoarded(monkeypatch):
     """What an inner jit closes over is part of the program: only so many bytes of it are kept."""
     monkeypatch.setattr(tracing, "MOST_BYTES", 100)

@@ -415,7 +415,7 @@ def test_torch_sequential_never_recomputes_the_wide_product(monkeypatch):
     assert net.training
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(3, 10),

@@ -106,7 +106,7 @@ def both(model, X, y, **options):
 
 
 @pytest.mark.filterwarnings("ignore:X holds NaN", "ignore:the losses of")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(3, 14),
@@ -417,6 +417,7 @@ def hungry(kind):
 
 
 @pytest.mark.parametrize("kind", ["one column", "two columns", "classes", "two losses", "group", "masks"])
+@pytest.mark.slow
 def test_trees_keep_to_the_memory(kind):
     model, X, y, options = hungry(kind)
     memory = 8_000_000
