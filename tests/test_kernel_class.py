@@ -155,6 +155,16 @@ def test_ranges(kernel: str, compare: str, conditional: bool) -> None:
             assert exact == pytest.approx(value, rel=1e-8)
 
 
+@pytest.mark.parametrize(("seed", "landmarks", "compare"), [(0, 20, "difference"), (4, 60, "ratio")])
+def test_wide_ranges_have_no_gap(seed: int, landmarks: int, compare: str) -> None:
+    """Both constraints bind: multipliers that begin far from their path, and multipliers of another round."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(150, 3))
+    y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] + 0.3 * rng.normal(size=150)
+    kind = KernelClass("rbf", landmarks=landmarks, radius=13.0)
+    assert rl.model_class_reliance(kind, X, y, epsilon=1.0, compare=compare).gap.max() < 1e-8
+
+
 def _norm(space: _Space, model: Any) -> float:
     return float(np.sqrt(model.coefficients @ space.kernel(space.landmarks, space.landmarks) @ model.coefficients))
 

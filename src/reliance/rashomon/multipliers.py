@@ -89,22 +89,26 @@ def largest_bound(
     """
     forms = _Forms.of(objective, diagonal, constraints)
     here = None if start is None else forms.at(start)
-    weight = min(_WARM, 1.0 / forms.size) if here is not None else 1.0 / forms.size
+    near = here is not None
+    weight = min(_WARM, 1.0 / forms.size) if near else 1.0 / forms.size
     here = forms.convex() if here is None else here
     if here is None:  # the set is so thin that its own matrix is singular: only the trivial bound
         return Dual(-math.inf, np.ones(len(constraints)), np.zeros(forms.size), np.zeros(forms.size))
     steps = 2
-    while weight > finest and steps:
+    while True:  # at least once: known multipliers are those of another objective
         # Where one step was enough the path is straight, and a weight can be left out.
         weight = max(weight * (_SHRINK if steps > 1 else _SHRINK**2), 0.99 * finest)
-        here, steps = _centred(forms, here, weight)
+        here, steps = _centred(forms, here, weight, near)
+        if weight <= finest or not steps:
+            break
+        near = True
     return Dual(here.value, here.x, here.point, weight * here.edge)
 
 
-def _centred(forms: _Forms, here: _Bound, weight: float) -> tuple[_Bound, int]:
+def _centred(forms: _Forms, here: _Bound, weight: float, near: bool) -> tuple[_Bound, int]:
     """Newton's steps to the maximum for one weight of the barrier, and how many there were; 0 if it was not reached."""
     for steps in range(1, _STEPS + 1):
-        slope, step = _newton(forms, here, weight)
+        slope, step = _newton(forms, here, weight, near)
         decrement = float(slope @ step)
         moved = _moved(forms, here, weight, step, decrement)
         if moved is None:
@@ -115,8 +119,8 @@ def _centred(forms: _Forms, here: _Bound, weight: float) -> tuple[_Bound, int]:
     return here, 0
 
 
-def _newton(forms: _Forms, here: _Bound, weight: float) -> tuple[Floats, Floats]:
-    """The slope of the merit, and Newton's step."""
+def _newton(forms: _Forms, here: _Bound, weight: float, near: bool) -> tuple[Floats, Floats]:
+    """The slope of the merit, and Newton's step; ``near`` the path, where the maximum for another weight is."""
     slopes = forms.diagonals * here.point + forms.edges
     bent = forms.diagonals * here.edge
     solved = here.solved(np.concatenate([slopes, bent]).T)
@@ -125,8 +129,10 @@ def _newton(forms: _Forms, here: _Bound, weight: float) -> tuple[Floats, Floats]
     slope = ((slopes + forms.edges) @ here.point + forms.heights) / weight
     slope = slope + weight * (bent @ here.edge) + 1 / here.x
     # On the path x times its constraint is the weight. Bent by that, a multiplier that falls to 0 with the weight gets
-    # there at once; bent by the logarithm it would be divided by some number in every step.
-    steep = np.maximum((1 / here.x - slope) / here.x, 1e-3 / here.x**2)
+    # there at once; bent by the logarithm it would be divided by some number in every step. Far from the path that step
+    # points elsewhere, to the edge, where it would stay.
+    logarithm = 1 / here.x**2
+    steep = np.maximum((1 / here.x - slope) / here.x, 1e-3 * logarithm) if near else logarithm
     bend = 2 / weight * (slopes @ solved[:, :k]) + 2 * weight * (bent @ solved[:, k:]) + np.diag(steep)
     units = 1 / np.sqrt(np.diagonal(bend))  # the multipliers may differ by many orders
     step = units * np.linalg.lstsq(units[:, None] * bend * units, units * slope)[0]

@@ -123,7 +123,7 @@ def largest_ratio(top: Quadratic, bottom: Quadratic, where: Region, weights: tup
         finest = _FINEST if settled else finest
         weight = dual.mean(bottom)
         step = t / weight if math.isfinite(t) and weight > 0 else 0.0
-        multipliers = _carried(dual, bottom.times(step / scale), limits[0])
+        multipliers = _carried(dual, bottom.times(step / scale), limits[0], max(FIRST, finest))
         rho += step
     spread = scale / weights[0]
     if certified - value > _TIGHT * spread:
@@ -132,18 +132,18 @@ def largest_ratio(top: Quadratic, bottom: Quadratic, where: Region, weights: tup
     return Largest(point, value, max(certified, value) + 1e-12 * (abs(value) + spread))
 
 
-def _carried(dual: Dual, moved: Quadratic, limit: Quadratic) -> Floats:
+def _carried(dual: Dual, moved: Quadratic, limit: Quadratic, weight: float) -> Floats:
     """Multipliers with which the next round begins where this one has ended.
 
     The objective rises by ``moved``. The first constraint says that ``bottom`` is at most something, so it has the same
     matrix but for a factor: its multiplier falls by as much. Where that would be below 0 the sum only rises, and the
-    multiplier begins at what the first barrier makes of it.
+    multiplier begins at what the next round's first barrier, of the given weight, makes of it.
     """
     heavy = int(np.argmax(np.abs(np.diagonal(limit.matrix))))
     below = float(limit.matrix[heavy, heavy])
     fall = float(moved.matrix[heavy, heavy]) / below if below > 0 else 0.0
     found = dual.multipliers.copy()
-    found[0] = max(found[0] - fall, min(found[0], FIRST / max(-limit(dual.centre), FIRST)))
+    found[0] = max(found[0] - fall, min(found[0], weight / max(-limit(dual.centre), weight)))
     return found
 
 
