@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +42,7 @@ def model(rows: Any) -> Any:
 
 
 def probability(rows: Any) -> Any:
-    return 1.0 / (1.0 + np.exp(-model(rows)))
+    return 1.0 / (1.0 + math.e ** -model(rows))  # on any backend
 
 
 def fit(rows: Any, y: Any) -> Callable[[Any], Any]:
@@ -136,24 +139,26 @@ def cluster() -> Iterator[Any]:
         yield client
 
 
-def assert_same(one: Any, other: Any, where: str = "result") -> None:
-    """All numbers of two results, to the last bit."""
+def assert_same(one: Any, other: Any, where: str = "result", rtol: float = 0.0) -> None:
+    """All numbers of two results, to the last bit, or to rounding of numbers of about 1."""
     assert type(one) is type(other), where
-    if isinstance(one, np.ndarray):
+    if isinstance(one, np.ndarray) and one.dtype.kind == "f" and rtol:
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol, err_msg=where)
+    elif isinstance(one, np.ndarray):
         np.testing.assert_array_equal(one, other, err_msg=where)
     elif dataclasses.is_dataclass(one):
         for field in dataclasses.fields(one):
-            assert_same(getattr(one, field.name), getattr(other, field.name), f"{where}.{field.name}")
+            assert_same(getattr(one, field.name), getattr(other, field.name), f"{where}.{field.name}", rtol)
     elif isinstance(one, Mapping):
         assert list(one) == list(other), where
         for key in one:
-            assert_same(one[key], other[key], f"{where}[{key!r}]")
+            assert_same(one[key], other[key], f"{where}[{key!r}]", rtol)
     elif isinstance(one, list | tuple):
         assert len(one) == len(other), where
         for place, (a, b) in enumerate(zip(one, other, strict=True)):
-            assert_same(a, b, f"{where}[{place}]")
+            assert_same(a, b, f"{where}[{place}]", rtol)
     elif isinstance(one, float):
-        assert one == other or (one != one and other != other), where
+        assert one == other or (one != one and other != other) or abs(one - other) <= rtol * (1.0 + abs(other)), where
     else:
         assert one == other, where
 
@@ -525,3 +530,44 @@ def test_libraries_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadPoolExecutor(4) as pool:
         rl.permutation_importance(looking, X, Y, draws=9, rng=1, run=rl.Run(workers=pool))
     assert {count for counts in allowed for count in counts} == {1}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Devices
+
+ON_EIGHT_DEVICES = """
+    import sys
+
+    sys.path.insert(0, sys.argv[1])
+    import jax
+    import numpy as np
+    import reliance as rl
+    import test_scale as calls
+    from jax.sharding import Mesh
+    from reliance.engine import units
+
+    jax.config.update("jax_enable_x64", True)
+    units._UNIT_ROWS, units._LARGER, units._LEAST_FEATURES = 150, 1, 2
+    devices = jax.devices()
+    assert len(devices) == 8
+    for name in ("X", "Y", "LABELS", "WEIGHTS"):
+        setattr(calls, name, jax.device_put(getattr(calls, name), devices[0]))
+    mesh = rl.Run(devices=Mesh(np.array(devices), ("rows",)))
+    with rl.Run(block=(12, 2)):
+        for name, call in calls.METHODS.items():
+            calls.assert_same(call(run=mesh), call(), name, rtol=1e-9)
+            print(name)
+"""
+
+
+@pytest.mark.slow
+def test_every_method_on_eight_devices_of_jax() -> None:
+    pytest.importorskip("jax")
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+    paths = os.pathsep.join([str(Path(rl.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    quick = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    environment = os.environ | quick | {"XLA_FLAGS": flags, "PYTHONPATH": paths}
+    code = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(ON_EIGHT_DEVICES), str(Path(__file__).parent)]
+    done = subprocess.run(code, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split("\n")[:-1] == list(METHODS)
