@@ -95,8 +95,8 @@ def run(tasks: Sequence[Task[T]], settings: Run | None, advance: Callable[[int],
     at_once = getattr(pool, "_max_workers", 1)  # of other executors the number is not known
     inside = functools.partial(_within, replace(known, workers=None), at_once)
     tasks = [task._replace(work=functools.partial(inside, task.work)) for task in tasks]
+    registry = _Registry()
     if isinstance(pool, ThreadPoolExecutor):
-        registry = _Registry()
         tasks = [task._replace(work=functools.partial(registry.run, task.work)) for task in tasks]
     try:
         for place, answer in _one_by_one(tasks) if pool is None else _together(tasks, pool):
@@ -104,6 +104,8 @@ def run(tasks: Sequence[Task[T]], settings: Run | None, advance: Callable[[int],
                 raise answer
             if not isinstance(answer, BaseException):
                 answers[place] = answer
+            elif registry.shared is not None:  # no number is right, and other errors come from it
+                raise registry.shared
             elif tasks[place].needed:
                 answer.add_note(f"This happened {tasks[place].label}, which everything else is compared with.")
                 raise answer
@@ -151,6 +153,7 @@ class _Registry:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: dict[int, tuple[weakref.ref[object], int]] = {}
+        self.shared: TypeError | None = None
 
     def run(self, work: Callable[[], T]) -> T:
         _THREAD.registry = self
@@ -166,10 +169,11 @@ class _Registry:
         with self._lock:
             known, first = self._seen.get(id(owner), (None, thread))
             if known is not None and known() is owner and first != thread:
-                raise TypeError(
+                self.shared = TypeError(
                     f"fit={name_of(fit)} returned the same {type(owner).__name__} on two threads, so it was fitted "
                     "again while it was measured: make a new model in each call, or leave workers out"
                 )
+                raise self.shared
             with contextlib.suppress(TypeError):  # not everything can be referred to weakly
                 self._seen[id(owner)] = (weakref.ref(owner), thread)
 
