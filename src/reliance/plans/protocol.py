@@ -120,7 +120,7 @@ class Plan(Protocol):
 
     @property
     def lending(self) -> str:
-        """Who may lend to whom, in the words of ``rl.Clusters`` and ``rl.Blocks``: "anywhere" if clusters do not matter."""
+        """Who may lend to whom, as ``rl.Clusters`` and ``rl.Blocks`` say it: "anywhere" if clusters do not matter."""
         ...
 
     def crosses(self, clusters: Indices) -> bool:

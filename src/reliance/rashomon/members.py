@@ -32,8 +32,8 @@ class Members(Record):
     sample_values, sample_risks, sample_inside : arrays (B, M, p), (B, M), (B, M), or None
         The same on B bootstrap samples of the rows (``FiniteClass(bootstrap=B)``).
     drawn_values, drawn_samples : arrays (R, p), (R,), or None
-        Where the good models are searched again on bootstrap samples (`reliance.TreeClass` with ``uncertainty=B``): the reliance
-        of each good model of each sample, and the sample's number.
+        Where the good models are searched again on bootstrap samples (`reliance.TreeClass` with ``uncertainty=B``): the
+        reliance of each good model of each sample, and the sample's number.
     """
 
     names: tuple[str, ...]
