@@ -141,7 +141,8 @@ def unpacked(
     """The sums of a tile, for each loss, in memory of their own."""
     own = np.asarray(packed, dtype=np.float64)
     # Others' memory may be larger than what is wanted of it, which would keep all of it, and that of JAX is read-only.
-    if not (own.flags.owndata and own.flags.writeable):
+    shared = own.base is not None and getattr(own.base, "size", 0) != own.size
+    if shared or not own.flags.writeable:
         own = own.copy()
     found = []
     lines = np.split(own, np.cumsum([layout.size(shape) for layout in layouts])[:-1])
