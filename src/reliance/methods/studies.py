@@ -80,16 +80,14 @@ class Study(NamedTuple):
 
         def draw(sampler: Sampler) -> Tried:
             fitted, parts = self.drawn(sampler, target, given)
-            wrong = None if self.check is None else self.check(fitted, parts, target, given)
-            return Tried(sampler, parts, wrong)
+            return Tried(sampler, parts, None if self.check is None else self.check(fitted, parts, target, given))
 
         several = self.sampler.candidates(rows, target) if isinstance(self.sampler, ByKind) else (self.sampler,)
         one, tried = verdicts.chosen(several, draw)
         verdict = Verdict(feature.name, one.name, one.misfit, tried)
         if not self.advises or not verdicts.is_wrong(one.misfit):
             return one, verdict
-        coded = self.variables.coded
-        others = (*ByKind(coded=coded).candidates(rows, target), KNN(categorical=coded))
+        others = (*ByKind(coded=self.variables.coded).candidates(rows, target), KNN(categorical=self.variables.coded))
         return one, verdict._replace(better=verdicts.better(others, tried, draw))
 
     def drawn(self, sampler: Sampler, target: tuple[int, ...], given: tuple[int, ...]) -> tuple[FittedSampler, Draws]:
