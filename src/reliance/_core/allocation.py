@@ -16,7 +16,7 @@ def keep_freed_memory() -> None:
 
     The model makes arrays of a block's size in each call and frees them. glibc returns freed memory to the system
     beyond a threshold, twice the largest array that was freed so far, and every page of the next call is then a page
-    fault: a third of the time of a small network, and more in several threads, which wait for each other there. Freeing
-    one large array, of which no page is ever touched, raises the threshold for good. Other C libraries do not mind.
+    fault, which shows beside a small network. Freeing one large array, of which no page is ever touched, raises the
+    threshold for good. Other C libraries do not mind.
     """
     np.empty(_LESSON, dtype=np.uint8)
