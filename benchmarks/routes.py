@@ -10,7 +10,7 @@ values and of standard errors, relative to the largest of them. *Repeats* is the
 scikit-learn's ``permutation_importance`` of the same model, both CPU time of this process, each the best of alternating
 runs, at 10^4 rows and at the last size. *Exponent* is that of the time between the last two sizes; after the table the
 largest of each route is printed. The size grows until all pairs would take longer than LONGEST seconds, so kinds
-without a route stop early. The whole takes some ten minutes.
+without a route stop early.
 """
 
 from __future__ import annotations

@@ -225,6 +225,7 @@ def test_generalised_additive_models():
 
 
 def test_the_libraries_themselves():
+    """Where they are installed. The test extra has neither: pygam asks for an older SciPy than ours."""
     X, y = problem(n=200)
     boosting = pytest.importorskip("interpret.glassbox")
     ebm = boosting.ExplainableBoostingRegressor(max_bins=8, interactions=1, max_rounds=20, outer_bags=1, n_jobs=1)

@@ -147,9 +147,9 @@ def algorithm_reliance(
 
     .. math:: \widehat{Var} = (1 + r) s^2 / n + (1/J + r) \max(S^2 - s^2 / n_{test}, 0).
 
-    The second part is what fits vary beyond their rows, in Nadeau and Bengio's form. It covered 95-99% (least squares,
-    trees, nearest neighbours) with intervals two thirds as long as those of the folds' means alone, which metrics
-    without losses of rows still have, with J - 1 degrees of freedom.
+    The second part is what fits vary beyond their rows, in Nadeau and Bengio's form. It was chosen by simulations with
+    least squares and trees, in which it covered; no theorem gives it. Metrics without losses of rows have the error of
+    the folds' means alone, with J - 1 degrees of freedom.
 
     References
     ----------
